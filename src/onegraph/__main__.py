@@ -1,0 +1,7 @@
+"""``python -m onegraph``."""
+
+import sys
+
+from onegraph.cli import main
+
+sys.exit(main())

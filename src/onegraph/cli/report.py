@@ -1,0 +1,53 @@
+"""`onegraph report`: draw a saved trace again, without torch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+NAME = "report"
+HELP = "draw a saved trace again"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("trace", metavar="trace.json", help="what `onegraph run --trace` wrote")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--no-source", action="store_true", help="show no lines of the program")
+    parser.add_argument("--notes", action="store_true", help="also tell what is odd but allowed")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print the report of a saved trace to stdout."""
+    from onegraph import api
+    from onegraph.trace import Process, codec
+
+    try:
+        with open(options.trace, encoding="utf-8") as stream:
+            text = stream.read()
+        traces, document = codec.traces_from_json(text)
+    except OSError as error:
+        print(f"onegraph: cannot read {options.trace}: {error.strerror}", file=sys.stderr)
+        return 2
+    except (UnicodeDecodeError, codec.DecodeError) as error:
+        print(f"onegraph: {options.trace}: {error}", file=sys.stderr)
+        return 2
+    report = api.compose(
+        traces,
+        document["outcome"],
+        document["exit_status"],
+        document["exception"],
+        command=tuple(document["command"]),
+        process=Process(document["process"]["pid"], document["process"]["rank"]),
+        notes=options.notes,
+    )
+    if options.json:
+        sys.stdout.write(codec.report_to_json(report))
+        return 0
+    from onegraph.render.terminal import render
+
+    if not report.findings:
+        print("no findings")
+        return 0
+    sys.stdout.write(render(report, sys.stdout, source=not options.no_source))
+    return 0

@@ -1,0 +1,362 @@
+"""Decides which cause of the contract a second backward has, from its story."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onegraph.diagnosis.naming import Naming
+from onegraph.diagnosis.story import Bridge, Story
+from onegraph.diagnosis.syntax import Syntax
+from onegraph.trace import EngineCall, Frame, Graph
+
+# Nodes that hand a tensor on without mixing it into a model's computation.
+_PASS = (
+    "Index", "Select", "Slice", "View", "Unsafe", "Reshape", "Unsqueeze", "Squeeze", "Expand",
+    "T", "Transpose", "Permute", "Add", "Mul", "Div", "Neg", "Softmax", "LogSoftmax", "Sigmoid",
+    "Exp", "Log", "Clone", "ToCopy", "Stack", "Cat", "IndexSelect", "Gather", "Alias", "Clamp",
+    "Repeat", "Split", "Unbind", "AsStrided", "Rsub", "Sub", "Copy", "Xlogy", "Norm",
+    "LinalgVectorNorm",
+)  # fmt: skip
+# Losses whose second input is the target.
+_TARGETED = ("MseLoss", "SmoothL1Loss", "HuberLoss", "BinaryCrossEntropy", "KlDiv", "L1Loss",
+             "BinaryCrossEntropyWithLogits", "PoissonNllLoss")  # fmt: skip
+# What may stand between a difference and the loss it becomes.
+_REDUCE = ("Pow", "Abs", "Mean", "Sum", "Mul", "Div", "Square", "Norm", "LinalgVectorNorm",
+           "Sqrt", "Add", "Neg", "Huber", "Log", "Cosh", "Stack", "View", "Where", "Squeeze",
+           "Copy", "ToCopy", "Clamp", "SmoothL1Loss")  # fmt: skip
+_SUMS = ("Add", "Mul", "Div", "Sum", "Mean", "Stack", "Cat", "View", "Sub", "Unsqueeze",
+         "Squeeze")  # fmt: skip
+_VIEWS = ("Select", "Slice", "Split", "Unbind", "Narrow", "SplitWithSizes", "Chunk", "Unfold",
+          "Diagonal", "AsStrided", "TensorSplit")  # fmt: skip
+
+
+def base(kind: str) -> str:
+    """`Add` for `AddBackward0`."""
+    return kind.rstrip("0123456789").removesuffix("Backward")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A cause, the bridge that shows it, and the one further down where the freed part begins."""
+
+    cause: str
+    bridge: Bridge | None
+    deeper: Bridge | None
+    naming: Naming | None
+    inferred: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Everything a cause is decided from."""
+
+    story: Story
+    syntax: Syntax
+    time_bridge: Bridge | None
+    share_bridge: Bridge | None
+    naming: Naming | None
+
+    @property
+    def graph(self) -> Graph:
+        """The failing graph."""
+        return self.story.graph
+
+    def frames(self, node: int) -> tuple[Frame, ...]:
+        """The call chain of the expression that made a node."""
+        site = self.graph.site[node]
+        return self.story.trace.sites[site].frames if site >= 0 else ()
+
+
+def same_root(failed: EngineCall, freed: EngineCall) -> bool:
+    """Whether both calls started from the very same tensor."""
+    pair = set(zip(failed.roots, failed.outputs, strict=False))
+    return (
+        failed.thread == freed.thread
+        and bool(pair)
+        and pair == set(zip(freed.roots, freed.outputs, strict=False))
+        and -1 not in failed.roots
+    )
+
+
+def same_turn(case: Case, node: int) -> bool:
+    """Whether a node was made in the same loop turn as the failing call, as far as lines tell."""
+    story = case.story
+    if story.crossed(node) is not None:
+        return False
+    pair = divergence(case.frames(node), failing_frames(story))
+    if pair is None:
+        return True
+    made, failing = pair
+    if made.line <= failing.line:
+        return True
+    # Made further down than the failing line, yet before it ran: only a loop goes back up.
+    return not set(case.syntax.loops(made)) & set(case.syntax.loops(failing))
+
+
+def failing_frames(story: Story) -> tuple[Frame, ...]:
+    """The call chain of the failing call."""
+    failure = story.trace.failure
+    if failure is None or failure.site is None:
+        return ()
+    return story.trace.sites[failure.site].frames
+
+
+def divergence(
+    one: tuple[Frame, ...], other: tuple[Frame, ...]
+) -> tuple[Frame, Frame] | None:
+    """Where two call chains that start alike part ways: the frames of the last shared function."""
+    last = None
+    for a, b in zip(reversed(one), reversed(other), strict=False):
+        if (a.file, a.function) != (b.file, b.function):
+            break
+        last = (a, b)
+        if a.line != b.line:
+            break
+    return last
+
+
+def running_sum(case: Case) -> bool:
+    """Whether the loss is a sum that still holds the losses of earlier backward calls."""
+    story, graph, bridge = case.story, case.graph, case.time_bridge
+    if bridge is None or not _scalar(graph, bridge.old):
+        return False
+    number = graph.number[bridge.old]
+    was_root = any(
+        number in call.roots and call.thread == graph.thread[bridge.old]
+        for call in story.trace.calls
+        if story.failed is not None and call.ordinal < story.failed.ordinal
+    )
+    path = _path_down(graph, bridge.new)
+    if path is None or not all(base(graph.name(node)) in _SUMS for node in path):
+        return False
+    if was_root:
+        return True
+    # A list of losses that is summed anew at every step: its members are still there by name.
+    held = case.naming is not None and case.naming.exact and "[" in (case.naming.best or "")
+    frames = case.frames(bridge.new)
+    statement = case.syntax.statement(frames[0]) if frames else None
+    gathers = statement is not None and statement.gathers
+    return (held or gathers) and story.rebuilt(bridge.old)
+
+
+def _scalar(graph: Graph, node: int) -> bool:
+    return bool(graph.scalar) and graph.scalar[node] == 1
+
+
+def _path_down(graph: Graph, end: int) -> list[int] | None:
+    """A shortest path from a root to ``end``, both included."""
+    came: dict[int, int] = {root: -1 for root in graph.roots}
+    queue = list(graph.roots)
+    for node in queue:
+        if node == end:
+            path = [node]
+            while came[path[-1]] >= 0:
+                path.append(came[path[-1]])
+            return path[::-1]
+        for _, child, _ in graph.edges(node):
+            if child not in came:
+                came[child] = node
+                queue.append(child)
+    return None
+
+
+def target_side(case: Case, bridge: Bridge) -> bool:
+    """Whether the old tensor is what this step's prediction is compared with."""
+    graph, story = case.graph, case.story
+    parents: dict[int, list[tuple[int, int]]] = {}
+    for node in range(len(graph)):
+        for slot, child, _ in graph.edges(node):
+            parents.setdefault(child, []).append((node, slot))
+    child, slot, node = bridge.old, bridge.slot, bridge.new
+    for _ in range(10):
+        name = base(graph.name(node))
+        if name in _TARGETED and slot == 1:
+            return True
+        others = [c for s, c, _ in graph.edges(node) if s != slot]
+        if name in ("Sub", "Rsub") and others and _predicts(story, others, bridge):
+            if _only_reduced(graph, node, parents):
+                return True
+        if name in _TARGETED or name not in _PASS:
+            return False
+        above = parents.get(node, [])
+        if len(above) != 1:
+            return False
+        child, (node, slot) = node, above[0]
+    return False
+
+
+def _predicts(story: Story, nodes: list[int], bridge: Bridge) -> bool:
+    """Whether the other operand is this step's own: new, and computed from parameters."""
+    graph = story.graph
+    if story.freed is None:
+        return False
+    fresh = [n for n in nodes if graph.epoch[n] >= story.freed.ordinal]
+    if not fresh:
+        return False
+    seen = set(fresh)
+    stack = list(fresh)
+    while stack:
+        node = stack.pop()
+        if node in graph.leaves:
+            return True
+        for _, child, _ in graph.edges(node):
+            if child not in seen and child != bridge.old:
+                if child in graph.leaves or graph.epoch[child] >= story.freed.ordinal:
+                    seen.add(child)
+                    stack.append(child)
+    return False
+
+
+def _only_reduced(graph: Graph, node: int, parents: dict[int, list[tuple[int, int]]]) -> bool:
+    """Whether everything above a node only turns it into a loss."""
+    seen: set[int] = set()
+    stack = [parent for parent, _ in parents.get(node, [])]
+    while stack:
+        parent = stack.pop()
+        if parent in seen:
+            continue
+        seen.add(parent)
+        if base(graph.name(parent)) not in _REDUCE:
+            return False
+        stack.extend(p for p, _ in parents.get(parent, []))
+    return bool(seen) or node in graph.roots
+
+
+def target_in_source(case: Case, bridge: Bridge) -> bool:
+    """Whether the source passes the old tensor as the target of a loss function."""
+    for frame in case.frames(bridge.new):
+        statement = case.syntax.statement(frame)
+        if statement is None or not statement.target_reads:
+            continue
+        names = set(case.naming.names if case.naming else ())
+        return bool(names & set(statement.target_reads)) or _inside_target(case, frame)
+    return False
+
+
+def _inside_target(case: Case, frame: Frame) -> bool:
+    statement = case.syntax.statement(frame)
+    return statement is not None and set(statement.reads) <= set(statement.target_reads)
+
+
+def sliced(case: Case, bridge: Bridge | None) -> bool:
+    """Whether each loss takes its own slice or block of one shared tensor."""
+    if bridge is None:
+        return False
+    graph, story = case.graph, case.story
+    for node in _first_uses(graph, bridge):
+        if base(graph.name(node)) in _VIEWS:
+            frames = case.frames(node)
+            if not frames or frames[0].file == "":
+                return False
+            statement = case.syntax.statement(frames[0])
+            # The user's own slicing: a data loader that cuts a tensor into samples is not it.
+            if statement is None or statement.cuts:
+                return story.failed is not None
+    return False
+
+
+def _first_uses(graph: Graph, bridge: Bridge) -> list[int]:
+    """The node that takes the old tensor, and the views directly above it."""
+    return [bridge.new]
+
+
+def compiled_region(case: Case, bridge: Bridge | None) -> bool:
+    """Whether only a compiled region makes the two backward calls meet."""
+    story, graph = case.story, case.graph
+    if "CompiledFunction" not in graph.name(story.raising) or story.freed is None:
+        return False
+    if bridge is None or "CompiledFunction" not in graph.name(bridge.old):
+        return False
+    outputs = {b.output for b in (*story.in_share, *story.in_time) if b.old == bridge.old}
+    earlier = _outputs_used_earlier(case, bridge.old)
+    return earlier is None or not outputs & earlier
+
+
+def _outputs_used_earlier(case: Case, node: int) -> set[int] | None:
+    """Outputs of a node that the freeing call came through, None where that is not known."""
+    story = case.story
+    freed = story.freed
+    if freed is not None and story.graph.number[node] in freed.roots:
+        return {
+            output
+            for number, output in zip(freed.roots, freed.outputs, strict=False)
+            if number == story.graph.number[node]
+        }
+    return None
+
+
+def decide(case: Case) -> Verdict:
+    """The cause; each branch is one sentence of the contract's table."""
+    story = case.story
+    failed, freed = story.failed, story.freed
+    time_bridge, share_bridge = case.time_bridge, case.share_bridge
+    entry = time_bridge or share_bridge
+
+    def verdict(cause: str, bridge: Bridge | None = entry, inferred: str | None = None) -> Verdict:
+        deeper = share_bridge if share_bridge != bridge else None
+        if bridge is share_bridge and time_bridge is not None and cause == "carried-state":
+            deeper = share_bridge
+        return Verdict(cause, bridge, deeper, case.naming, inferred)
+
+    if story.trace.failure is not None and story.trace.failure.kind == "saved-access":
+        return verdict("saved-tensor-access", None)
+    if failed is None or freed is None:
+        return verdict("several-losses-one-graph", inferred="no earlier call was seen")
+    if failed.inside == "checkpoint" or freed.inside == "checkpoint":
+        return verdict("reentrant-checkpoint")
+    if same_root(failed, freed):
+        if freed.kind == "grad" and failed.kind == "backward":
+            return verdict("grad-then-backward", None)
+        if failed.weighted and freed.weighted:
+            return verdict("sliced-or-blocked", None)
+        return verdict("same-loss-twice", None)
+    if entry is None:
+        return verdict("several-losses-one-graph", None, "the two graphs' meeting point")
+    within = same_turn(case, entry.old)
+    if freed.kind == "grad" and failed.kind == "backward" and within:
+        return verdict("grad-then-backward")
+    if compiled_region(case, share_bridge or entry) and within:
+        return verdict("compile", share_bridge or entry)
+    if time_bridge is not None and running_sum(case):
+        return verdict("running-sum-loss")
+    for bridge in (time_bridge, share_bridge):
+        if bridge is not None and (target_side(case, bridge) or target_in_source(case, bridge)):
+            return verdict("undetached-target", bridge)
+    if story.rebuilt(entry.old) and not within:
+        return verdict("carried-state")
+    if sliced(case, share_bridge) or sliced(case, time_bridge):
+        return verdict("sliced-or-blocked", share_bridge if sliced(case, share_bridge) else entry)
+    if within:
+        if story.crossed(entry.old) is None and time_bridge is None:
+            return verdict("several-losses-one-graph", share_bridge or entry)
+        return verdict("several-losses-one-graph", share_bridge or entry)
+    if time_bridge is None:
+        # Both losses stood before the first backward: one forward, several losses.
+        return verdict("several-losses-one-graph", share_bridge)
+    if story.crossed(entry.old) is None:
+        return verdict("carried-state")
+    if _stored_on_object(case, entry):
+        return verdict("cached-on-module")
+    return verdict("built-outside-loop")
+
+
+def _stored_on_object(case: Case, bridge: Bridge) -> bool:
+    """Whether the tensor was kept on an object, or by a cache, when it was made."""
+    naming = case.naming
+    if naming is None:
+        return False
+    binding = naming.binding
+    if binding is not None and naming.exact:
+        if binding.holder == "cache":
+            return True
+        if binding.holder in ("local", "closure", "global", "default"):
+            return False
+    for frame in case.frames(bridge.old):
+        statement = case.syntax.statement(frame)
+        if statement is not None and any(_attribute(name) for name in statement.stores):
+            return True
+    return False
+
+
+def _attribute(name: str) -> bool:
+    return "." in name.partition("[")[0]

@@ -1,0 +1,99 @@
+"""The rule for weights that an optimizer changed between a forward and its backward."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from onegraph.trace import EngineCall, Finding, Remedy, Site, Trace
+
+
+def rule(trace: Trace) -> list[Finding]:
+    """A finding when a leaf that the graph had saved was written in place before backward."""
+    failure = trace.failure
+    if failure is None or failure.overwritten is None:
+        return []
+    changed = failure.overwritten
+    if changed.name is None or not changed.writes:
+        return []
+    graph = trace.graph
+    failed = next((c for c in trace.calls if c.ordinal == failure.step), None)
+    sites: dict[str, tuple[Site, ...]] = {}
+    unknown = {}
+    versions = ""
+    if changed.version_saved is not None:
+        versions = f" (version {changed.version_saved} → {changed.version_now})"
+    name = f"`{changed.name}`"
+    if failure.site is not None:
+        sites["failed"] = (
+            replace(
+                trace.sites[failure.site],
+                step=failed.step if failed else None,
+                label="needs the value from before that write",
+            ),
+        )
+    writers = [w for w in changed.writes if w.site is not None]
+    if writers and writers[0].site is not None:
+        tensors = writers[0].tensors
+        sites["mutated"] = (
+            replace(
+                trace.sites[writers[0].site],
+                label=f"wrote {tensors} tensor{'s' if tensors != 1 else ''} in place{versions}",
+            ),
+        )
+    else:
+        unknown["mutated"] = "the write was made where nothing was recorded"
+    needed = graph.site[changed.node]
+    if needed >= 0:
+        seen = ", transposed," if changed.transposed else ""
+        sites["needed"] = (
+            replace(trace.sites[needed], label=f"had saved {changed.name}{seen} for its backward"),
+        )
+    kept = _kept(trace, failed)
+    if kept is not None and kept.site is not None:
+        sites["kept"] = (
+            replace(trace.sites[kept.site], step=kept.step, label="kept the graph alive"),
+        )
+    return [
+        Finding(
+            level="error",
+            symptom="inplace-modified",
+            cause="optimizer-step-between",
+            certainty="proved",
+            summary=f"{name} was changed between the forward pass and a backward that still "
+            "needs its old value.",
+            names=(changed.name,),
+            sites=sites,
+            unknown=unknown,
+            headline=f"{name} was changed after the forward pass that still needs it",
+            why=f"the forward pass saved {name} to compute gradients with; the step then wrote new "
+            "values into the same memory, and a gradient from those would be wrong.",
+            remedies=(
+                Remedy(
+                    title="Finish every backward of this forward before stepping",
+                    effect="same",
+                    effect_note="the sum's gradient is the sum of the gradients; where the second "
+                    "loss does not reach the first one's parameters, stepping last changes nothing",
+                    edit="(loss_a + loss_b).backward(); optimizer.step()",
+                ),
+                Remedy(
+                    title="Run the forward pass again after the step",
+                    effect="same",
+                    effect_note="the second loss then uses the new weights; costs a forward pass",
+                ),
+            ),
+            avoid="retain_graph=True, which keeps the graph but not the old values."
+            if kept is not None
+            else "",
+            order=("mutated", "needed", "failed", "kept"),
+        )
+    ]
+
+
+def _kept(trace: Trace, failed: EngineCall | None) -> EngineCall | None:
+    """The last earlier call that kept this graph."""
+    if failed is None:
+        return None
+    earlier = [
+        c for c in trace.calls if c.ordinal < failed.ordinal and c.retain and c.parent is None
+    ]
+    return earlier[-1] if earlier else None

@@ -1,0 +1,215 @@
+"""The rule for `Trying to backward through the graph a second time`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from onegraph.diagnosis import words
+from onegraph.diagnosis.causes import Case, Verdict, decide
+from onegraph.diagnosis.naming import Naming, choose, name_of
+from onegraph.diagnosis.story import Bridge, Story, read
+from onegraph.diagnosis.syntax import Syntax
+from onegraph.trace import Certainty, Finding, Shared, Site, State, Trace
+
+SYMPTOM = "second-backward"
+
+
+def rule(trace: Trace) -> list[Finding]:
+    """One finding when the trace holds a second backward (or a read of a freed tensor)."""
+    failure = trace.failure
+    if failure is None or "second time" not in failure.message:
+        return []
+    story = read(trace)
+    if story is None:
+        return [words.untold(trace)]
+    syntax = Syntax(trace.sources)
+    case = case_of(story, syntax)
+    verdict = decide(case)
+    naming = _naming(story, syntax, verdict)
+    sites, unknown = _sites(story, verdict, naming)
+    certainty: Certainty = "proved" if story.proved and verdict.inferred is None else "likely"
+    telling = words.Telling(
+        story=story,
+        cause=verdict.cause,
+        name=naming.best if naming else None,
+        naming=naming,
+        sites=sites,
+        parameters=_shared(story).parameters,
+        syntax=syntax,
+    )
+    return [
+        Finding(
+            level="error",
+            symptom=SYMPTOM,
+            cause=verdict.cause,
+            certainty=certainty,
+            summary=words.summary(telling),
+            names=naming.names if naming else (),
+            sites=words.label(telling, sites),
+            unknown=unknown,
+            shared=_shared(story),
+            remedies=words.remedies(telling),
+            headline=words.headline(telling),
+            why=words.why(telling),
+            avoid=words.avoid(telling),
+            order=words.ORDER,
+        )
+    ]
+
+
+def case_of(story: Story, syntax: Syntax) -> Case:
+    """Gather what a cause is decided from."""
+    time_bridge = _first(story, story.in_time)
+    share_bridge = _first(story, story.in_share)
+    entry = time_bridge or share_bridge
+    naming = name_of(story, syntax, entry) if entry is not None else None
+    return Case(story, syntax, time_bridge, share_bridge, naming)
+
+
+def _first(story: Story, bridges: Iterable[Bridge]) -> Bridge | None:
+    """The bridge that was crossed first: the line that first takes the old tensor."""
+    graph = story.graph
+    ordered = sorted(
+        bridges,
+        key=lambda b: (graph.site[b.new] < 0, graph.number[b.new], b.slot),
+    )
+    return ordered[0] if ordered else None
+
+
+def _naming(story: Story, syntax: Syntax, verdict: Verdict) -> Naming | None:
+    if verdict.bridge is not None:
+        return name_of(story, syntax, verdict.bridge)
+    failure = story.trace.failure
+    assert failure is not None
+    if failure.kind == "saved-access":
+        names = _of_node(story, failure.owner)
+        return names
+    return _of_root(story, syntax)
+
+
+def _of_root(story: Story, syntax: Syntax) -> Naming | None:
+    """The name of the tensor that both calls started from."""
+    graph, failed = story.graph, story.failed
+    if failed is None or not graph.roots:
+        return None
+    root = graph.roots[0]
+    exact = [
+        b
+        for b in story.trace.bindings
+        if b.node == root and (not failed.outputs or b.output == failed.outputs[0])
+    ]
+    site = graph.site[root]
+    failing = story.trace.failure.site if story.trace.failure else None
+    return choose(
+        syntax,
+        exact=exact,
+        alike=[],
+        built=story.trace.sites[site].frames if site >= 0 else (),
+        joined=story.trace.sites[failing].frames if failing is not None else (),
+    )
+
+
+def _of_node(story: Story, owner: str | None) -> Naming:
+    exact = sorted(
+        (b for b in story.trace.bindings if b.node == story.raising), key=lambda b: b.steps
+    )
+    names = [owner] if owner else []
+    names += [b.name for b in exact if b.name not in names]
+    return Naming(tuple(names[:4]), bool(exact), exact[0] if exact else None, (), ())
+
+
+def _shared(story: Story) -> Shared:
+    """Nodes and parameters that lie below where the failing graph enters the freed one."""
+    graph = story.graph
+    entries = {b.old for b in (story.in_time or story.in_share)}
+    if story.in_share:
+        entries = {b.old for b in story.in_share} | entries
+    reach = graph.reach(entries or set(graph.roots) or {story.raising})
+    freed = story.freed
+    nodes = 0
+    names = []
+    for node in range(len(graph)):
+        if not reach[node]:
+            continue
+        if node in graph.leaves:
+            if graph.leaves[node]:
+                names.append(graph.leaves[node])
+            continue
+        if freed is None or graph.epoch[node] < freed.ordinal:
+            nodes += 1
+    return Shared(nodes, tuple(sorted(set(names))))
+
+
+def _sites(
+    story: Story, verdict: Verdict, naming: Naming | None
+) -> tuple[dict[str, tuple[Site, ...]], dict[str, str]]:
+    trace, graph = story.trace, story.graph
+    sites: dict[str, tuple[Site, ...]] = {}
+    unknown: dict[str, str] = {}
+    failed, freed, failure = story.failed, story.freed, trace.failure
+    assert failure is not None
+    if failure.site is not None:
+        step = failed.step if failed else None
+        sites["failed"] = (replace(trace.sites[failure.site], step=step),)
+    if freed is not None and freed.site is not None:
+        sites["freed"] = (replace(trace.sites[freed.site], step=freed.step),)
+    else:
+        unknown["freed"] = (
+            "no earlier backward was seen: it ran before recording began or on a thread that was "
+            "not recorded"
+            if freed is None
+            else "the call has no line of yours in its stack"
+        )
+    if verdict.bridge is not None:
+        built = _of_nodes(story, [verdict.bridge.old], verdict.deeper and [verdict.deeper.old])
+        joined = _of_nodes(story, [verdict.bridge.new], verdict.deeper and [verdict.deeper.new])
+    else:
+        root = [graph.roots[0]] if graph.roots and failure.kind == "engine" else []
+        built = _of_nodes(story, root, [story.raising])
+        joined = ()
+    if built:
+        sites["built"] = built
+    else:
+        unknown["built"] = _why_unknown(story, verdict)
+    if joined:
+        sites["joined"] = joined
+    elif verdict.bridge is not None:
+        unknown["joined"] = _why_unknown(story, verdict)
+    return sites, unknown
+
+
+def _of_nodes(story: Story, first: list[int], second: list[int] | None) -> tuple[Site, ...]:
+    """Sites of the nodes, each place once, two at most."""
+    result: list[Site] = []
+    for node in (*first, *(second or ())):
+        site = story.graph.site[node]
+        if site < 0:
+            continue
+        place = story.trace.sites[site]
+        if all(place.place != known.place for known in result):
+            result.append(replace(place, step=_step(story, node)))
+    return tuple(result[:2])
+
+
+def _step(story: Story, node: int) -> int | None:
+    """The backward call whose forward pass made the node: the next one of the program's own."""
+    epoch = story.graph.epoch[node]
+    later = [c for c in story.trace.calls if c.ordinal > epoch and c.parent is None]
+    return min((c.step for c in later), default=None) if epoch >= 0 else None
+
+
+def _why_unknown(story: Story, verdict: Verdict) -> str:
+    trace = story.trace
+    if not trace.lines_recorded:
+        return "lines were not recorded; `onegraph run` or `onegraph.record` record them"
+    node = verdict.bridge.old if verdict.bridge else story.raising
+    kind = story.graph.name(node)
+    if "CompiledFunction" in kind:
+        return "made in a torch.compile region; lines inside are not kept"
+    return f"the {kind} node was made where nothing was recorded"
+
+
+def freed_nodes(story: Story) -> int:
+    """How many nodes of the failing graph are known to be freed."""
+    return sum(1 for state in story.graph.state if state == State.FREED)

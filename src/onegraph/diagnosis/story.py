@@ -1,0 +1,209 @@
+"""Reads a failed backward off a trace: which node raised, what freed it, where old meets new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from onegraph.trace import EngineCall, Graph, State, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """An edge over which the failing graph enters an older part.
+
+    Args:
+        new, old: the nodes at its ends.
+        output: which output of ``old`` is used: together they are one tensor.
+        slot: which input of ``new`` it is.
+    """
+
+    new: int
+    old: int
+    output: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The facts of one second backward.
+
+    Args:
+        failed: the engine call that raised.
+        raising: the node whose saved tensors were gone.
+        freed: the earlier call that freed them, None when it cannot be told.
+        proved: whether ``freed`` is the only call that can have done it.
+        in_time: bridges from nodes made after ``freed`` began to nodes made before.
+        in_share: bridges from nodes that only the failing call reaches to what both reach.
+        shared: one byte a node, 1 for what both calls reach.
+        again: earlier calls from the very same place, newest last.
+    """
+
+    trace: Trace
+    failed: EngineCall | None
+    raising: int
+    freed: EngineCall | None
+    proved: bool
+    in_time: tuple[Bridge, ...]
+    in_share: tuple[Bridge, ...]
+    shared: bytearray
+    leads: bytearray
+    again: tuple[EngineCall, ...] = ()
+    rivals: tuple[EngineCall, ...] = field(default=())
+
+    @property
+    def graph(self) -> Graph:
+        """The failing graph."""
+        return self.trace.graph
+
+    def born_after(self, node: int, call: EngineCall) -> bool:
+        """Whether the node was made after the call began."""
+        return self.graph.epoch[node] >= call.ordinal
+
+    def crossed(self, node: int) -> EngineCall | None:
+        """The last earlier run of the failing line since ``node`` was made, if any."""
+        epoch = self.graph.epoch[node]
+        later = [call for call in self.again if call.ordinal > epoch]
+        return later[-1] if later else None
+
+    def rebuilt(self, node: int) -> bool:
+        """Whether the line that made ``node`` ran again after the failing line had run."""
+        site = self.graph.site[node]
+        call = self.crossed(node)
+        if site < 0 or call is None:
+            return False
+        return any(epoch >= call.ordinal for epoch in self.trace.reruns.get(site, ()))
+
+
+def read(trace: Trace) -> Story | None:
+    """The story of a failed second backward, None when the graph does not tell one."""
+    failure = trace.failure
+    if failure is None or not len(trace.graph):
+        return None
+    graph = trace.graph
+    failed = next((c for c in trace.calls if c.ordinal == failure.step), None)
+    before = failure.step if failure.step is not None else 1 << 60
+    earlier = [
+        call
+        for call in trace.calls
+        if call.ordinal < before and (failed is None or call.ordinal != failed.parent)
+    ]
+    raising = failure.raising
+    if raising is None:
+        raising = _raising(graph, failed, earlier)
+    if raising is None:
+        return None
+    freed, proved, rivals = _freed(graph, raising, failed, earlier)
+    leads = graph.leads_to(raising)
+    again = tuple(
+        call
+        for call in earlier
+        if failed is not None and call.site == failed.site and call.site is not None
+    )
+    in_time: tuple[Bridge, ...] = ()
+    in_share: tuple[Bridge, ...] = ()
+    shared = bytearray(len(graph))
+    if freed is not None:
+        in_time = tuple(_in_time(graph, leads, freed))
+        shared = _shared(graph, raising, freed)
+        in_share = tuple(_in_share(graph, leads, shared))
+    return Story(
+        trace, failed, raising, freed, proved, in_time, in_share, shared, leads, again, rivals
+    )
+
+
+def _may_have_freed(graph: Graph, node: int, call: EngineCall) -> bool | None:
+    """Whether a call can have freed a node: True or False where known, None where possible."""
+    if call.retain or call.ordinal <= graph.epoch[node]:
+        return False
+    if call.reached is not None:
+        return any(first <= node < last for first, last in call.reached)
+    if graph.thread[node] == call.thread and call.roots and max(call.roots) < graph.number[node]:
+        return False
+    return None
+
+
+def _raising(graph: Graph, failed: EngineCall | None, earlier: list[EngineCall]) -> int | None:
+    """The node that raised: the engine takes ready nodes by descending sequence number.
+
+    What the failing call had already run is freed as well. Such nodes lie above the one that
+    raised, so the first freed node that an earlier call can have reached is the one.
+    """
+    candidates = [
+        node
+        for node in range(len(graph))
+        if graph.state[node] == State.FREED or graph.name(node) == "CopySlices"
+    ]
+    candidates.sort(key=lambda node: -graph.number[node])
+    possible = None
+    for node in candidates:
+        verdicts = [_may_have_freed(graph, node, call) for call in earlier]
+        if True in verdicts:
+            if possible is not None and failed is not None and not failed.retain:
+                # A higher node may have been freed long ago too; a known walk weighs more.
+                return node
+            return node if possible is None else possible
+        if None in verdicts and possible is None and graph.state[node] == State.FREED:
+            possible = node
+    if possible is not None:
+        return possible
+    freed = [node for node in candidates if graph.state[node] == State.FREED]
+    return freed[0] if freed else None
+
+
+def _freed(
+    graph: Graph, raising: int, failed: EngineCall | None, earlier: list[EngineCall]
+) -> tuple[EngineCall | None, bool, tuple[EngineCall, ...]]:
+    """(the call that freed a node, whether that is proved, all calls that can have)."""
+    known = [call for call in earlier if _may_have_freed(graph, raising, call) is True]
+    open_ = [call for call in earlier if _may_have_freed(graph, raising, call) is None]
+    if known:
+        first = known[0]
+        sooner = [call for call in open_ if call.ordinal < first.ordinal]
+        return first, not sooner, (*sooner, *known)
+    if len(open_) == 1:
+        return open_[0], True, tuple(open_)
+    if open_:
+        same = [c for c in open_ if failed is not None and c.site == failed.site]
+        return (same or open_)[0], False, tuple(open_)
+    return None, False, ()
+
+
+def _in_time(graph: Graph, leads: bytearray, freed: EngineCall) -> Iterator[Bridge]:
+    for new in range(len(graph)):
+        if not leads[new] or graph.epoch[new] < freed.ordinal:
+            continue
+        for slot, old, output in graph.edges(new):
+            if leads[old] and graph.epoch[old] < freed.ordinal:
+                yield Bridge(new, old, output, slot)
+
+
+def _shared(graph: Graph, raising: int, freed: EngineCall) -> bytearray:
+    """What both calls reach, whole runs of an expression at a time."""
+    if freed.reached is not None:
+        shared = bytearray(len(graph))
+        for first, last in freed.reached:
+            for node in range(first, last):
+                if graph.epoch[node] < freed.ordinal:
+                    shared[node] = 1
+    else:
+        shared = graph.reach([raising])
+    shared[raising] = 1
+    runs = {
+        graph.call[node]
+        for node in range(len(graph))
+        if shared[node] and graph.call[node] >= 0 and graph.site[node] >= 0
+    }
+    for node in range(len(graph)):
+        if graph.call[node] in runs and graph.epoch[node] < freed.ordinal:
+            shared[node] = 1
+    return shared
+
+
+def _in_share(graph: Graph, leads: bytearray, shared: bytearray) -> Iterator[Bridge]:
+    for new in range(len(graph)):
+        if not leads[new] or shared[new]:
+            continue
+        for slot, old, output in graph.edges(new):
+            if leads[old] and shared[old]:
+                yield Bridge(new, old, output, slot)

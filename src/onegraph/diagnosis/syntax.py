@@ -1,0 +1,356 @@
+"""What the user's source says about a recorded expression: what it assigns and what it reads.
+
+Everything here is inferred from text, so it only ever adds names to facts read off the graph.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from onegraph.trace import Frame, Source
+
+_COLLECT = {"append", "appendleft", "add", "extend", "insert", "push", "put", "setdefault"}
+_LOSS_WORDS = ("loss", "criterion", "cross_entropy", "kl_div", "mse", "nll", "bce", "huber")
+_CUTS = {"split", "chunk", "unbind", "narrow", "select", "tensor_split", "hsplit", "vsplit",
+         "unfold", "take", "diagonal"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement: the names it stores into and the names the expression in it reads."""
+
+    stores: tuple[str, ...]
+    reads: tuple[str, ...]
+    target_reads: tuple[str, ...]
+    cuts: bool
+    text: str
+    gathers: bool
+
+
+class Syntax:
+    """Answers questions about the sources of one trace; never raises on odd text."""
+
+    def __init__(self, sources: dict[str, Source]) -> None:
+        self._sources = sources
+
+    def statement(self, frame: Frame) -> Statement | None:
+        """The statement that ``frame`` is at, None where the source cannot tell."""
+        source = self._sources.get(frame.file)
+        if source is None or not source.text:
+            return None
+        return _statement(
+            source.text, frame.line, frame.column, frame.end_line, frame.end_column
+        )
+
+    def loops(self, frame: Frame) -> tuple[int, ...]:
+        """First lines of the loops around ``frame`` within its function, outermost first."""
+        source = self._sources.get(frame.file)
+        if source is None or not source.text:
+            return ()
+        return _loops(source.text, frame.line)
+
+
+@lru_cache(maxsize=64)
+def _tree(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+@lru_cache(maxsize=64)
+def _lines(text: str) -> list[str]:
+    return text.splitlines()
+
+
+def _covers(node: ast.AST, line: int, end_line: int) -> bool:
+    first = getattr(node, "lineno", None)
+    last = getattr(node, "end_lineno", None)
+    return first is not None and last is not None and first <= line and end_line <= last
+
+
+@lru_cache(maxsize=512)
+def _loops(text: str, line: int) -> tuple[int, ...]:
+    tree = _tree(text)
+    if tree is None:
+        return ()
+    found: list[int] = []
+    for node in _path(tree, line, line):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            found = []
+        elif isinstance(node, (ast.For, ast.While, ast.AsyncFor)):
+            body = node.body[0].lineno, node.body[-1].end_lineno or line
+            if body[0] <= line <= body[1] or isinstance(node, ast.While):
+                found.append(node.lineno)
+    return tuple(found)
+
+
+def _path(tree: ast.AST, line: int, end_line: int) -> Iterator[ast.AST]:
+    """The nodes that cover the lines, outermost first."""
+    node: ast.AST | None = tree
+    while node is not None:
+        yield node
+        following = None
+        for child in ast.iter_child_nodes(node):
+            if not hasattr(child, "lineno"):
+                # Arguments, comprehensions and the like have no place of their own.
+                inner = [c for c in ast.walk(child) if hasattr(c, "lineno")]
+                if any(_covers(c, line, end_line) for c in inner):
+                    following = child
+                    break
+            elif _covers(child, line, end_line):
+                following = child
+                break
+        node = following
+
+
+@lru_cache(maxsize=1024)
+def _statement(
+    text: str, line: int, column: int | None, end_line: int | None, end_column: int | None
+) -> Statement | None:
+    tree = _tree(text)
+    if tree is None:
+        return None
+    last = end_line if end_line is not None else line
+    holder: ast.stmt | None = None
+    for node in _path(tree, line, last):
+        if isinstance(node, ast.stmt):
+            holder = node
+    if holder is None:
+        return None
+    lines = _lines(text)
+    expression = _expression(holder, lines, line, column, last, end_column)
+    stores = tuple(_stores(holder, expression))
+    reads = tuple(dict.fromkeys(_reads(expression or _head(holder))))
+    target_reads: list[str] = []
+    for call in ast.walk(_head(holder)):
+        if isinstance(call, ast.Call) and _is_loss(call):
+            for argument in _target_arguments(call):
+                inside = expression is not None and any(n is expression for n in ast.walk(argument))
+                if inside or expression is call or expression is None or _within(call, expression):
+                    target_reads.extend(_reads(argument))
+    return Statement(
+        stores=stores,
+        reads=reads,
+        target_reads=tuple(dict.fromkeys(target_reads)),
+        cuts=_cuts(holder, expression),
+        text=_one_line(lines, holder),
+        gathers=_gathers(holder),
+    )
+
+
+def _within(outer: ast.AST, inner: ast.AST) -> bool:
+    return any(node is outer for node in ast.walk(inner))
+
+
+def _head(holder: ast.stmt) -> ast.AST:
+    """The part of a compound statement that is evaluated by itself."""
+    if isinstance(holder, (ast.For, ast.AsyncFor)):
+        return holder.iter
+    if isinstance(holder, (ast.If, ast.While)):
+        return holder.test
+    if isinstance(holder, (ast.With, ast.AsyncWith)):
+        return ast.Tuple([item.context_expr for item in holder.items], ast.Load())
+    if isinstance(holder, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Try)):
+        return ast.Tuple([], ast.Load())
+    return holder
+
+
+def _offset(lines: list[str], line: int, column: int) -> int:
+    """Code points to the UTF-8 bytes that `ast` counts."""
+    if not 0 < line <= len(lines):
+        return column
+    return len(lines[line - 1][:column].encode())
+
+
+def _expression(
+    holder: ast.stmt,
+    lines: list[str],
+    line: int,
+    column: int | None,
+    end_line: int,
+    end_column: int | None,
+) -> ast.expr | None:
+    """The smallest expression that covers the recorded columns."""
+    if column is None or end_column is None:
+        return None
+    first = (line, _offset(lines, line, column))
+    last = (end_line, _offset(lines, end_line, end_column))
+    best: ast.expr | None = None
+    size: tuple[int, int] | None = None
+    for node in ast.walk(holder):
+        if not isinstance(node, ast.expr) or node.end_lineno is None:
+            continue
+        begin = (node.lineno, node.col_offset)
+        end = (node.end_lineno, node.end_col_offset or 0)
+        if begin <= first and end >= last:
+            extent = (end[0] - begin[0], end[1] - begin[1])
+            if size is None or extent < size:
+                best, size = node, extent
+    return best
+
+
+def spell(node: ast.AST) -> str:
+    """The node's source, as `ast` spells it, with double quotes."""
+    try:
+        return ast.unparse(node).replace("'", '"')
+    except Exception:
+        return ""
+
+
+def _stores(holder: ast.stmt, expression: ast.expr | None) -> Iterator[str]:
+    if isinstance(holder, ast.Assign):
+        for target in holder.targets:
+            yield from _places(target)
+    elif isinstance(holder, (ast.AnnAssign, ast.AugAssign)):
+        yield from _places(holder.target)
+    elif isinstance(holder, (ast.For, ast.AsyncFor)):
+        yield from _places(holder.target)
+    elif isinstance(holder, ast.Expr) and isinstance(holder.value, ast.Call):
+        function = holder.value.func
+        if isinstance(function, ast.Attribute) and (
+            function.attr in _COLLECT
+            or (function.attr.endswith("_") and not function.attr.endswith("__"))
+        ):
+            yield spell(_without_index(function.value))
+        elif isinstance(function, ast.Name) and function.id == "setattr" and holder.value.args[1:]:
+            name = holder.value.args[1]
+            if isinstance(name, ast.Constant):
+                yield f"{spell(holder.value.args[0])}.{name.value}"
+    for node in ast.walk(_head(holder)):
+        if isinstance(node, ast.NamedExpr):
+            yield node.target.id
+        elif isinstance(node, ast.comprehension) and expression is not None:
+            yield from _places(node.target)
+
+
+def _without_index(node: ast.expr) -> ast.expr:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node
+
+
+def _places(target: ast.expr) -> Iterator[str]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        for part in target.elts:
+            yield from _places(part)
+    elif isinstance(target, ast.Starred):
+        yield from _places(target.value)
+    elif isinstance(target, ast.Subscript):
+        yield spell(target)
+        yield spell(_without_index(target))
+    else:
+        yield spell(target)
+
+
+def _reads(node: ast.AST | None) -> Iterator[str]:
+    """Names, attributes and subscripts that are loaded, callees left out."""
+    if node is None:
+        return
+    if isinstance(node, ast.Call):
+        function = node.func
+        if isinstance(function, ast.Attribute):
+            yield from _reads(function.value)
+        elif not isinstance(function, ast.Name):
+            yield from _reads(function)
+        for argument in node.args:
+            yield from _reads(argument)
+        for keyword in node.keywords:
+            yield from _reads(keyword.value)
+        return
+    if isinstance(node, (ast.Attribute, ast.Subscript)) and _plain(node):
+        if isinstance(node, ast.Subscript):
+            yield spell(node)
+            yield from _reads(_without_index(node))
+            if not isinstance(node.slice, ast.Constant):
+                yield from _reads(node.slice)
+        else:
+            yield spell(node)
+        return
+    if isinstance(node, ast.Name):
+        yield node.id
+        return
+    if isinstance(node, (ast.Assign, ast.AnnAssign)):
+        yield from _reads(node.value)
+        return
+    if isinstance(node, ast.AugAssign):
+        yield spell(node.target)
+        yield from _reads(node.value)
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _reads(child)
+
+
+def _plain(node: ast.AST) -> bool:
+    """Whether a chain of attributes and subscripts starts at a name."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _callee(call: ast.Call) -> str:
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    if isinstance(function, ast.Name):
+        return function.id
+    if isinstance(function, ast.Call):
+        return _callee(function)
+    return ""
+
+
+def _is_loss(call: ast.Call) -> bool:
+    name = _callee(call).lower()
+    return any(word in name for word in _LOSS_WORDS)
+
+
+def _target_arguments(call: ast.Call) -> list[ast.expr]:
+    named = [k.value for k in call.keywords if k.arg in ("target", "targets", "label", "labels")]
+    return named or call.args[1:2]
+
+
+def _cuts(holder: ast.stmt, expression: ast.expr | None) -> bool:
+    """Whether the expression takes a part of a tensor: a slice, an element, a chunk."""
+    scope: ast.AST = expression if expression is not None else _head(holder)
+    if isinstance(holder, (ast.For, ast.AsyncFor)) and isinstance(
+        holder.iter, (ast.Name, ast.Attribute)
+    ):
+        return True
+    if isinstance(scope, ast.Subscript):
+        return _basic(scope.slice)
+    if isinstance(scope, ast.Call):
+        return _callee(scope) in _CUTS
+    return isinstance(holder, (ast.For, ast.Assign)) and _unpacks(holder)
+
+
+def _unpacks(holder: ast.stmt) -> bool:
+    return isinstance(holder, ast.Assign) and any(
+        isinstance(target, (ast.Tuple, ast.List)) for target in holder.targets
+    )
+
+
+def _basic(index: ast.expr) -> bool:
+    """Whether an index is one that makes a view: integers and slices, names taken as integers."""
+    if isinstance(index, ast.Tuple):
+        return all(_basic(part) for part in index.elts)
+    return isinstance(
+        index, (ast.Slice, ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Attribute)
+    )
+
+
+def _gathers(holder: ast.stmt) -> bool:
+    """Whether the statement sums or stacks a collection."""
+    return any(
+        isinstance(node, ast.Call) and _callee(node) in ("sum", "stack", "cat", "mean", "fsum")
+        for node in ast.walk(_head(holder))
+    )
+
+
+def _one_line(lines: list[str], holder: ast.stmt) -> str:
+    end = holder.end_lineno or holder.lineno
+    if isinstance(holder, (ast.For, ast.While, ast.If, ast.With, ast.FunctionDef, ast.Try)):
+        end = holder.lineno
+    return " ".join(line.strip() for line in lines[holder.lineno - 1 : end])

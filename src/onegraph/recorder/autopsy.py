@@ -1,0 +1,606 @@
+"""What can be read off the graph and the live frames when something raised, as a `Trace`.
+
+The reading happens in a forked child. Walking a graph gives each of its nodes a Python object,
+and such a graph is later destroyed recursively, which can end the process; reading saved tensors
+may run the user's code. A child takes all of that with it when it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import re
+import select
+import signal
+import sys
+import time
+import warnings
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+from torch.autograd.graph import GradientEdge
+
+from onegraph._version import __version__
+from onegraph.recorder import torchapi
+from onegraph.recorder.names import Found, Names, parameter_names
+from onegraph.recorder.session import CHECKPOINT, CREATE, GRAD, RETAIN, WEIGHTED, Recorder
+from onegraph.recorder.sources import Places
+from onegraph.recorder.walk import StateReader, Walk
+from onegraph.trace import (
+    Binding,
+    EngineCall,
+    Failure,
+    Graph,
+    Overwritten,
+    Process,
+    State,
+    Trace,
+    Walked,
+    Write,
+)
+
+TIMEOUT_S = 60.0
+CALLS_KEPT = 80
+BINDINGS_KEPT = 4_000
+RUNS_KEPT = 16
+# Without a forked child the graph must stay small enough to be destroyed recursively.
+LIMIT_IN_PROCESS = 10_000
+
+
+def of_engine_failure(
+    recorder: Recorder, ordinal: int, error: BaseException, outputs: Sequence[Any]
+) -> Trace | None:
+    """The trace of an engine call that is raising just now; None when it cannot be had."""
+    frames = _live_frames(sys._getframe(1))
+    roots = [o.node if isinstance(o, GradientEdge) else o.grad_fn for o in outputs]
+    kind, message = type(error).__name__, str(error)
+
+    def build(limit: int | None) -> Trace:
+        examination = Examination(recorder, roots, frames, ordinal, limit)
+        return examination.trace(examination.engine_failure(kind, message))
+
+    return _in_child(build)
+
+
+def of_saved_access(
+    recorder: Recorder, error: BaseException, traceback: TracebackType
+) -> Trace | None:
+    """The trace of an exception raised by reading a saved tensor that was freed."""
+    frames: list[FrameType] = []
+    position: TracebackType | None = traceback
+    innermost: tuple[Any, int] | None = None
+    while position is not None:
+        code = position.tb_frame.f_code
+        if recorder.users[code.co_filename]:
+            frames.insert(0, position.tb_frame)
+            innermost = (code, position.tb_lasti)
+        position = position.tb_next
+    if innermost is None:
+        return None
+    chain = (innermost, *[(f.f_code, f.f_lasti) for f in frames[1:]])
+    kind, message = type(error).__name__, str(error)
+
+    def build(limit: int | None) -> Trace | None:
+        names = Names(frames, recorder.users)
+        expression = Places(recorder.sites, recorder.folder, recorder.texts).site(chain).code
+        found = _node_of(expression, names)
+        if found is None:
+            return None
+        owner, node = found
+        examination = Examination(recorder, [node], frames, recorder.ordinal + 1, limit, names)
+        return examination.trace(examination.access_failure(kind, message, chain, owner))
+
+    return _in_child(build)
+
+
+def of_nothing(recorder: Recorder) -> Trace:
+    """The trace of a program that ran to its end."""
+    examination = Examination(recorder, [], [], recorder.ordinal + 1, None, Names([], _NOBODY))
+    return examination.trace(None)
+
+
+class _Nobody(dict[str, bool]):
+    def __missing__(self, key: str) -> bool:
+        return False
+
+
+_NOBODY: Any = _Nobody()
+
+
+def _live_frames(frame: FrameType | None) -> list[FrameType]:
+    frames = []
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    return frames
+
+
+def _node_of(expression: str, names: Names) -> tuple[str, Any] | None:
+    """(name, node) of the graph node whose saved tensor the expression reads."""
+    owner = re.sub(r"\.(_raw)?_?saved_\w+.*$", "", expression, flags=re.DOTALL).strip()
+    candidates: dict[str, tuple[str, Any]] = {}
+    for found in names.nodes:
+        candidates.setdefault(found.name, (found.name, found.value))
+    for found in names.tensors:
+        if found.value.grad_fn is not None:
+            held = (found.name, found.value.grad_fn)
+            candidates.setdefault(f"{found.name}.grad_fn", held)
+    if owner in candidates:
+        return candidates[owner]
+    freed = [held for held in candidates.values() if StateReader(held[1])(held[1]) is State.FREED]
+    last = owner.rpartition(".")[2]
+    for held in freed:
+        if held[0].rpartition(".")[2] == last:
+            return held
+    return freed[0] if len({id(node) for _, node in freed}) == 1 else None
+
+
+class Examination:
+    """One reading of the graph below ``roots`` and of what the frames hold."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        roots: Iterable[Any],
+        frames: list[FrameType],
+        ordinal: int,
+        limit: int | None,
+        names: Names | None = None,
+    ) -> None:
+        self.recorder = recorder
+        self.ordinal = ordinal
+        self.walk = Walk(roots, *([] if limit is None else [limit]))
+        users = recorder.users
+        self.names = names or Names([f for f in frames if users[f.f_code.co_filename]], users)
+        self.parameters = parameter_names(self.names)
+        self.places = Places(recorder.sites, recorder.folder, recorder.texts)
+        self._sites: dict[int, int] = {}
+        self._chains: list[Any] = []
+        log = recorder.engine
+        self._thread = log.thread[ordinal - 1] if ordinal <= len(log) else self._own_thread()
+        self._starts = [
+            (log.number[k], k + 1) for k in range(len(log)) if log.thread[k] == self._thread
+        ]
+        self._start_numbers = [number for number, _ in self._starts]
+        self._where = self._locate([(n, p) for p, n in enumerate(self.walk.number) if n >= 0])
+        last_freeing = max(
+            (k + 1 for k in range(min(ordinal - 1, len(log))) if not log.flags[k] & RETAIN),
+            default=0,
+        )
+        where = self._where
+
+        def needs_state(position: int) -> bool:
+            place = where.get(position)
+            return place is None or place[3] < last_freeing
+
+        self.graph: Graph = self.walk.graph(where, self._leaf_names(), needs_state)
+
+    def _own_thread(self) -> int:
+        tape = self.recorder.tape()
+        return -1 if tape is None else tape.index
+
+    # -- where nodes were made -------------------------------------------------------------------
+
+    def _locate(
+        self, wanted: list[tuple[int, int]]
+    ) -> dict[int, tuple[int, int, int, int]]:
+        """key -> (thread, site, call, epoch) for (number, key) pairs."""
+        wanted.sort()
+        numbers = [number for number, _ in wanted]
+        result: dict[int, tuple[int, int, int, int]] = {}
+        clashing: set[int] = set()
+        for tape in self.recorder.all_tapes():
+            for (_, key), (site, call, epoch) in zip(wanted, tape.locate(numbers), strict=True):
+                if site < 0:
+                    continue
+                place = (tape.index, self._site(site), call, epoch)
+                known = result.get(key)
+                if known is None:
+                    result[key] = place
+                elif known[1] != place[1]:
+                    clashing.add(key)
+                    if tape.index == self._thread:
+                        result[key] = place
+        for key in clashing:
+            # The number exists in two threads: the time is this thread's, the line is unknown.
+            thread, _, call, epoch = result[key]
+            result[key] = (thread, -1, call, epoch)
+        for number, key in wanted:
+            if key not in result:
+                result[key] = (self._thread, -1, -1, self._epoch(number))
+        return result
+
+    def _epoch(self, number: int) -> int:
+        """How many engine calls of this thread had begun when the number was given out."""
+        at = bisect_right(self._start_numbers, number)
+        return self._starts[at - 1][1] if at else 0
+
+    def _site(self, number: int) -> int:
+        """Index of a recorded site in the trace's own table, -1 for no user line."""
+        if number <= 0:
+            return -1
+        known = self._sites.get(number)
+        if known is None:
+            known = self._sites[number] = len(self._chains)
+            self._chains.append(self.recorder.sites.chains[number])
+        return known
+
+    def _leaf_names(self) -> dict[int, str]:
+        names = {}
+        for position, node in enumerate(self.walk.nodes):
+            variable = getattr(node, "variable", None)
+            if isinstance(variable, torch.Tensor):
+                names[position] = self.parameters.get(id(variable), "")
+        return names
+
+    # -- parts of the trace ------------------------------------------------------------------------
+
+    def trace(self, failure: Failure | None) -> Trace:
+        """Everything read, as plain values."""
+        bindings = self._bindings()
+        calls = self._calls()
+        runs = self._runs()
+        walked = self._walked() if self.recorder.notes and failure is None else ()
+        return Trace(
+            versions=versions(),
+            command=(),
+            process=Process(os.getpid(), torchapi.rank()),
+            sites=tuple(self.places.site(chain) for chain in self._chains),
+            calls=calls,
+            graph=self.graph,
+            bindings=bindings,
+            failure=failure,
+            walked=walked,
+            sources=self.places.sources,
+            blind=tuple(self.recorder.blind),
+            lines_recorded=self.recorder.lines,
+            reruns=runs,
+        )
+
+    def engine_failure(self, kind: str, message: str) -> Failure:
+        """The failure of the engine call under examination."""
+        site = self._site(self.recorder.engine.site[self.ordinal - 1])
+        overwritten = None
+        if torchapi.CHANGED_MARK in message:
+            overwritten = self._overwritten(message)
+        return Failure(
+            kind="engine",
+            type=kind,
+            message=message,
+            step=self.ordinal,
+            site=site if site >= 0 else None,
+            frames=(),
+            overwritten=overwritten,
+        )
+
+    def access_failure(self, kind: str, message: str, chain: Any, owner: str) -> Failure:
+        """The failure of a read of a saved tensor at ``chain``."""
+        self._chains.append(chain)
+        return Failure(
+            kind="saved-access",
+            type=kind,
+            message=message,
+            step=None,
+            site=len(self._chains) - 1,
+            frames=(),
+            raising=0,
+            owner=owner,
+        )
+
+    def _bindings(self) -> tuple[Binding, ...]:
+        held: list[tuple[Found, Any, int]] = []
+        for found in self.names.tensors:
+            node = found.value.grad_fn
+            if node is not None:
+                held.append((found, node, int(found.value.output_nr)))
+        for found in self.names.nodes:
+            held.append((found, found.value, 0))
+        index = self.walk.index
+        held.sort(key=lambda h: (h[1] not in index, h[0].steps))
+        held = held[:BINDINGS_KEPT]
+        numbers = [(torchapi.node_number(node), key) for key, (_, node, _) in enumerate(held)]
+        where = self._locate([pair for pair in numbers if pair[0] >= 0])
+        result = []
+        for key, (found, node, output) in enumerate(held):
+            thread, site, _, epoch = where.get(key, (-1, -1, -1, -1))
+            result.append(
+                Binding(
+                    name=found.name,
+                    number=numbers[key][0],
+                    thread=thread,
+                    site=site if site >= 0 else None,
+                    epoch=epoch,
+                    kind=node.name(),
+                    output=output,
+                    node=index.get(node),
+                    depth=found.depth,
+                    steps=found.steps,
+                    holder=found.holder,
+                    scalar=isinstance(found.value, torch.Tensor) and found.value.numel() == 1,
+                )
+            )
+        return tuple(result)
+
+    def _calls(self) -> tuple[EngineCall, ...]:
+        log = self.recorder.engine
+        upto = min(self.ordinal, len(log))
+        wanted = set(range(max(1, upto - CALLS_KEPT + 1), upto + 1)) | set(range(1, min(9, upto + 1)))
+        if self.graph.epoch:
+            # The first calls after each old node's birth are the ones that may have freed it.
+            for epoch in {e for e in self.graph.epoch if e >= 0}:
+                wanted.update(range(epoch + 1, min(epoch + 5, upto + 1)))
+        turns: dict[int, int] = {}
+        steps = 0
+        result = []
+        reached = self._reached(wanted)
+        for k in range(upto):
+            site = log.site[k]
+            turns[site] = turns.get(site, 0) + 1
+            parent = log.parent[k]
+            if not parent:
+                steps += 1
+            ordinal = k + 1
+            if ordinal not in wanted:
+                continue
+            flags = log.flags[k]
+            pairs = log.roots.get(ordinal) or ([(log.root[k], log.output[k])])
+            index = self._site(site)
+            result.append(
+                EngineCall(
+                    ordinal=ordinal,
+                    step=steps,
+                    turn=turns[site],
+                    kind="grad" if flags & GRAD else "backward",
+                    site=index if index >= 0 else None,
+                    retain=bool(flags & RETAIN),
+                    create=bool(flags & CREATE),
+                    thread=log.thread[k],
+                    parent=parent or None,
+                    roots=tuple(number for number, _ in pairs),
+                    outputs=tuple(output for _, output in pairs),
+                    reached=reached.get(ordinal),
+                    weighted=bool(flags & WEIGHTED),
+                    inside="checkpoint" if flags & CHECKPOINT else None,
+                )
+            )
+        return tuple(result)
+
+    def _reached(self, wanted: set[int]) -> dict[int, tuple[tuple[int, int], ...]]:
+        """Which nodes of this graph earlier calls walked, where it is known, as index ranges."""
+        log = self.recorder.engine
+        result = {}
+        alive: dict[tuple[int, int], Any] = {}
+        for found in self.names.tensors:
+            node = found.value.grad_fn
+            if node is not None:
+                alive[torchapi.node_number(node), int(found.value.output_nr)] = node
+        searched = 0
+        for ordinal in sorted(wanted):
+            if ordinal >= self.ordinal:
+                continue
+            if ordinal in log.reached:
+                thread, numbers, _ = log.reached[ordinal]
+                seen = set(numbers)
+                members = [
+                    position
+                    for position, number in enumerate(self.walk.number)
+                    if number in seen and self._where[position][0] in (thread, -1)
+                ]
+                result[ordinal] = _ranges(members)
+                continue
+            if log.thread[ordinal - 1] != self._thread or searched >= 24:
+                continue
+            pairs = log.roots.get(ordinal) or [(log.root[ordinal - 1], log.output[ordinal - 1])]
+            roots = [alive.get(pair) for pair in pairs]
+            if all(root is not None for root in roots) and roots:
+                searched += 1
+                result[ordinal] = _ranges(sorted(self._below(roots)))
+        return result
+
+    def _below(self, roots: Iterable[Any]) -> set[int]:
+        index = self.walk.index
+        seen: set[Any] = set(roots)
+        stack = list(seen)
+        while stack and len(seen) < 500_000:
+            for other, _ in stack.pop().next_functions:
+                if other is not None and other not in seen:
+                    seen.add(other)
+                    stack.append(other)
+        return {index[node] for node in seen if node in index}
+
+    def _runs(self) -> dict[int, tuple[int, ...]]:
+        """site -> the latest epochs in which it made nodes, for the sites of this graph."""
+        recent: dict[int, list[int]] = {}
+        # Only the last stretches matter: has the line run again since the call that freed it?
+        first = max(0, self.ordinal - CALLS_KEPT)
+        for tape in self.recorder.all_tapes():
+            for site, epoch in tape.runs(first):
+                known = self._sites.get(site)
+                if known is None:
+                    continue
+                epochs = recent.setdefault(known, [])
+                if not epochs or epochs[-1] != epoch:
+                    epochs.append(epoch)
+        return {site: tuple(sorted(set(epochs))[-RUNS_KEPT:]) for site, epochs in recent.items()}
+
+    def _walked(self) -> tuple[Walked, ...]:
+        """Groups of engine calls that walked the same nodes with no harm done."""
+        log = self.recorder.engine
+        calls = sorted(
+            k for k in log.reached if not log.parent[k - 1] and not log.flags[k - 1] & RETAIN
+        )
+        groups: list[tuple[list[int], set[int], set[str]]] = []
+        for k in calls:
+            _, numbers, kinds = log.reached[k]
+            mine = set(numbers)
+            for steps, shared, names in groups:
+                if len(common := shared & mine):
+                    steps.append(k)
+                    shared.intersection_update(common)
+                    names.update(kinds.split())
+                    break
+            else:
+                groups.append(([k], mine, set(kinds.split())))
+        result = []
+        for steps, shared, names in groups:
+            if len(steps) > 1:
+                top = max(shared)
+                site = self._locate([(top, 0)])[0][1]
+                result.append(
+                    Walked(tuple(steps), len(shared), tuple(sorted(names)), site if site >= 0 else None)
+                )
+        return tuple(result)
+
+    # -- a saved tensor that was written over ---------------------------------------------------------
+
+    def _overwritten(self, message: str) -> Overwritten | None:
+        shape = re.search(r"\[torch\.\w+ \[([\d, ]*)\]\]", message)
+        sizes = tuple(int(n) for n in shape.group(1).split(",") if n.strip()) if shape else ()
+        versions_seen = re.search(r"is at version (\d+); expected version (\d+)", message)
+        graph = self.graph
+        order = sorted(
+            (p for p in range(len(graph)) if graph.state[p] == State.OVERWRITTEN),
+            key=lambda p: -graph.number[p],
+        )
+        if not order:
+            reader: dict[type, StateReader] = {}
+            for p, node in sorted(
+                enumerate(self.walk.nodes), key=lambda item: -self.walk.number[item[0]]
+            ):
+                read = reader.setdefault(type(node), StateReader(node))
+                if read(node) is State.OVERWRITTEN:
+                    order = [p]
+                    break
+        for position in order:
+            for leaf, variable in self._leaves_under(position):
+                own = tuple(variable.shape)
+                if own == sizes or own[::-1] == sizes:
+                    return Overwritten(
+                        node=position,
+                        name=self.graph.leaves.get(leaf) or None,
+                        shape=sizes,
+                        transposed=own != sizes,
+                        version_saved=int(versions_seen.group(2)) if versions_seen else None,
+                        version_now=int(versions_seen.group(1)) if versions_seen else None,
+                        writes=self._writes(variable, self.graph.epoch[position]),
+                    )
+        if order:
+            return Overwritten(order[0], None, sizes, False, None, None, ())
+        return None
+
+    def _leaves_under(self, position: int) -> list[tuple[int, torch.Tensor]]:
+        """Leaf tensors that reach a node directly or through a view."""
+        result = []
+        for _, child, _ in self.graph.edges(position):
+            steps = 0
+            while steps < 4:
+                variable = getattr(self.walk.nodes[child], "variable", None)
+                if isinstance(variable, torch.Tensor):
+                    result.append((child, variable))
+                    break
+                following = [other for _, other, _ in self.graph.edges(child)]
+                if len(following) != 1:
+                    break
+                child = following[0]
+                steps += 1
+        return result
+
+    def _writes(self, variable: torch.Tensor, since: int) -> tuple[Write, ...]:
+        recorder = self.recorder
+        mine = {
+            number
+            for key, number in recorder.targets.items()
+            if key == id(variable) or (isinstance(key, tuple) and id(variable) in key)
+        }
+        sizes = {
+            number: len(key) if isinstance(key, tuple) else 1
+            for key, number in recorder.targets.items()
+        }
+        counts: dict[tuple[int, int], set[int]] = {}
+        for tape in recorder.all_tapes():
+            for target, site, epoch in tape.writes(max(since, 0)):
+                if epoch >= since and target in mine:
+                    counts.setdefault((self._site(site), epoch), set()).add(target)
+            for target, site, epoch in tape.writes(max(since, 0)):
+                group = counts.get((self._site(site), epoch))
+                if group is not None:
+                    group.add(target)
+        return tuple(
+            Write(site if site >= 0 else None, epoch, "", sum(sizes[t] for t in group))
+            for (site, epoch), group in sorted(counts.items(), key=lambda item: item[0][1])
+        )
+
+
+def versions() -> dict[str, str]:
+    """The versions a report states."""
+    return {
+        "onegraph": __version__,
+        "torch": str(torch.__version__),
+        "python": ".".join(map(str, sys.version_info[:3])),
+    }
+
+
+def _ranges(members: list[int]) -> tuple[tuple[int, int], ...]:
+    ranges: list[tuple[int, int]] = []
+    for member in members:
+        if ranges and ranges[-1][1] == member:
+            ranges[-1] = (ranges[-1][0], member + 1)
+        else:
+            ranges.append((member, member + 1))
+    return tuple(ranges)
+
+
+def _in_child(build: Callable[[int | None], Trace | None]) -> Trace | None:
+    """Run ``build`` in a forked child and bring its trace here."""
+    if not hasattr(os, "fork"):
+        return build(LIMIT_IN_PROCESS)
+    read_end, write_end = os.pipe()
+    with warnings.catch_warnings():
+        # 3.12 warns about forking with threads; the child only reads and leaves.
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.close(read_end)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            data = pickle.dumps(build(None), protocol=pickle.HIGHEST_PROTOCOL)
+            view = memoryview(data)
+            while view:
+                view = view[os.write(write_end, view) :]
+            status = 0
+        except BaseException:
+            if os.environ.get("ONEGRAPH_DEBUG"):
+                import traceback
+
+                traceback.print_exc()
+        finally:
+            os._exit(status)
+    os.close(write_end)
+    try:
+        data = _receive(read_end, child)
+    finally:
+        os.close(read_end)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child, 0)
+    # Only what our own child wrote is read here.
+    return pickle.loads(data) if data else None
+
+
+def _receive(read_end: int, child: int) -> bytes:
+    parts = []
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        ready, _, _ = select.select([read_end], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            return b""
+        part = os.read(read_end, 1 << 20)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)

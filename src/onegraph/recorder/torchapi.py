@@ -1,0 +1,115 @@
+"""Every private name of torch that onegraph touches, in one place, with a probe.
+
+A torch that lacks one of them is not an error: the probe says what is then "unknown".
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.overrides
+from torch.autograd import graph as engine_module
+from torch.autograd.function import Function
+
+sequence_number: Callable[[], int] | None = getattr(torch.autograd, "_get_sequence_nr", None)
+
+FREED_MARKS = ("second time", "already been freed", "have been freed")
+CHANGED_MARK = "modified by an inplace operation"
+
+_push = getattr(torch.overrides, "_push_mode", None)
+_pop = getattr(torch.overrides, "_pop_mode", None)
+_stack = getattr(torch.overrides, "_get_current_function_mode_stack", None)
+
+
+disabled_dispatch = getattr(torch._C, "_disabled_torch_function_impl", None)
+
+
+def subclasses_dispatch() -> bool:
+    """Whether tensor subclasses' own ``__torch_function__`` is consulted at this point."""
+    enabled = getattr(torch._C, "_is_torch_function_enabled", None)
+    return bool(enabled()) if enabled is not None else False
+
+
+def missing() -> tuple[str, ...]:
+    """What this torch cannot show, one sentence each; empty for the tested versions."""
+    gaps = []
+    if sequence_number is None or None in (_push, _pop, _stack):
+        gaps.append("lines of nodes: this torch tells no sequence numbers or function modes")
+    if not hasattr(engine_module, "_engine_run_backward"):
+        gaps.append("engine calls: this torch starts its engine in another way")
+    if "apply" not in vars(Function):
+        gaps.append("lines of custom autograd.Functions")
+    return tuple(gaps)
+
+
+def modes() -> list[Any]:
+    """The function modes of this thread, outermost first."""
+    return list(_stack()) if _stack is not None else []
+
+
+def push_mode(mode: Any) -> None:
+    """Put a function mode on top of this thread's stack."""
+    assert _push is not None
+    _push(mode)
+
+
+def remove_mode(mode: Any) -> int | None:
+    """Take ``mode`` out of this thread's stack, wherever it is; return how many lay above it."""
+    assert _pop is not None and _push is not None
+    if not any(m is mode for m in modes()):
+        return None
+    above = []
+    while (top := _pop()) is not mode:
+        above.append(top)
+    for other in reversed(above):
+        _push(other)
+    return len(above)
+
+
+def insert_mode(mode: Any, above: int) -> None:
+    """Put ``mode`` back below the ``above`` topmost modes, the inverse of `remove_mode`."""
+    assert _pop is not None and _push is not None
+    lifted = [_pop() for _ in range(min(above, len(modes())))]
+    _push(mode)
+    for other in reversed(lifted):
+        _push(other)
+
+
+def engine_homes() -> list[Any]:
+    """The modules whose ``_engine_run_backward`` starts the engine."""
+    return [m for m in (engine_module, torch.autograd) if hasattr(m, "_engine_run_backward")]
+
+
+def dynamo_frames() -> Any:
+    """The loaded ``torch._dynamo.eval_frame`` module, or None while nothing was compiled."""
+    return sys.modules.get("torch._dynamo.eval_frame")
+
+
+def jit_script_module() -> Any:
+    """The loaded module that compiles for `torch.jit.script`, or None."""
+    return sys.modules.get("torch.jit._script")
+
+
+def node_number(node: Any) -> int:
+    """The node's sequence number, -1 where it has none that means something."""
+    number = int(node._sequence_nr())
+    return number if number < (1 << 62) else -1
+
+
+def rank() -> int | None:
+    """This process's rank among distributed workers, None when it is alone."""
+    import os
+
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    text = os.environ.get("RANK", "")
+    return int(text) if text.isdigit() else None
+
+
+def explained(message: str) -> bool:
+    """Whether an exception's message is one that onegraph explains."""
+    return "backward through the graph a second time" in message or CHANGED_MARK in message

@@ -1,0 +1,1 @@
+"""Draws a `Report`: terminal, plain text. Knows no torch."""

@@ -1,0 +1,111 @@
+"""An autograd graph as columns of numbers: a million nodes fit, and rules can walk it quickly."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+
+class State(IntEnum):
+    """What became of the tensors a node had saved for backward."""
+
+    NOTHING = 0  # it saves no tensor, so it never raises
+    ALIVE = 1
+    FREED = 2
+    OVERWRITTEN = 3
+    UNKNOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Nodes 0..n-1 in the order they were found from the roots, one entry a column.
+
+    Args:
+        kinds: the distinct node type names.
+        kind: index into `kinds`.
+        number: autograd's sequence number within the thread that made the node, -1 if none.
+        thread: index of that thread, -1 if unknown.
+        site: index into `Trace.sites`, -1 if unknown.
+        call: which recorded call made the node (equal numbers: the same run), -1 if unknown.
+        epoch: how many engine calls had begun when the node was made, -1 if unknown.
+        state: a `State`.
+        start: ``target[start[i]:start[i + 1]]`` are the nodes that node i leads to (-1: none).
+        target, output: the edge's end, and which output of that node it is.
+        leaves: node -> name of the leaf tensor it accumulates into.
+        scalar: 1 where the node's first output has one element, 0 elsewhere or unknown.
+        roots: the nodes the walk started from.
+        complete: False when the walk hit its limit.
+    """
+
+    kinds: tuple[str, ...]
+    kind: array[int]
+    number: array[int]
+    thread: array[int]
+    site: array[int]
+    call: array[int]
+    epoch: array[int]
+    state: bytes
+    start: array[int]
+    target: array[int]
+    output: array[int]
+    leaves: dict[int, str] = field(default_factory=dict)
+    scalar: bytes = b""
+    roots: tuple[int, ...] = ()
+    complete: bool = True
+
+    @classmethod
+    def empty(cls) -> Graph:
+        """A graph without nodes."""
+        q, i = array("q"), array("i")
+        return cls((), i, q, i, i, q, i, b"", array("q", [0]), i, i)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def name(self, node: int) -> str:
+        """The node's type name, as torch prints it."""
+        return self.kinds[self.kind[node]]
+
+    def edges(self, node: int) -> Iterator[tuple[int, int, int]]:
+        """(input index, node it leads to, output of that node), absent edges left out."""
+        first = self.start[node]
+        for position in range(first, self.start[node + 1]):
+            if self.target[position] >= 0:
+                yield position - first, self.target[position], self.output[position]
+
+    def reach(self, roots: Iterable[int]) -> bytearray:
+        """One byte a node: 1 when it can be reached from ``roots``, themselves included."""
+        seen = bytearray(len(self))
+        stack = []
+        for root in roots:
+            if not seen[root]:
+                seen[root] = 1
+                stack.append(root)
+        start, target = self.start, self.target
+        while stack:
+            node = stack.pop()
+            for other in target[start[node] : start[node + 1]]:
+                if other >= 0 and not seen[other]:
+                    seen[other] = 1
+                    stack.append(other)
+        return seen
+
+    def leads_to(self, node: int) -> bytearray:
+        """One byte a node: 1 when it leads to ``node``, itself included."""
+        parents: list[list[int]] = [[] for _ in range(len(self))]
+        start, target = self.start, self.target
+        for parent in range(len(self)):
+            for child in target[start[parent] : start[parent + 1]]:
+                if child >= 0:
+                    parents[child].append(parent)
+        seen = bytearray(len(self))
+        seen[node] = 1
+        stack = [node]
+        while stack:
+            for parent in parents[stack.pop()]:
+                if not seen[parent]:
+                    seen[parent] = 1
+                    stack.append(parent)
+        return seen

@@ -1,0 +1,17 @@
+from dataclasses import dataclass
+from typing import Callable
+
+from torch import nn
+
+
+@dataclass
+class Task:
+    name: str
+    head: nn.Module
+    criterion: Callable
+    weight: float = 1.0
+
+    def contribute(self, features, target):
+        """This task's weighted loss."""
+        loss = self.weight * self.criterion(self.head(features), target)
+        return loss

@@ -1,0 +1,13 @@
+from engine import Callback
+
+
+class SparseActivations(Callback):
+    """Keep the mean activation of every hidden unit near a small target."""
+
+    def __init__(self, target=0.05, weight=0.1):
+        self.target, self.weight = target, weight
+
+    def after_backward(self, outputs):
+        mean = outputs["hidden"].mean(0)
+        penalty = self.weight * (mean - self.target).square().sum()
+        penalty.backward()
