@@ -77,7 +77,7 @@ def run(target: Target, *, strip: Strip, report: Callable[[Outcome], None]) -> i
     except BaseException as raised:
         error = raised
     main = vars(sys.modules["__main__"])
-    is_file = "__file__" in main
+    is_file = "__file__" in main  # Python flushes, and forgets the name, after a file alone.
     if program is not None:
         error = _call(program)
     if isinstance(error, SystemExit) and isinstance(error.__context__, _NothingToRun):

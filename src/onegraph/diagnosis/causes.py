@@ -26,6 +26,7 @@ _REDUCE = ("Pow", "Abs", "Mean", "Sum", "Mul", "Div", "Square", "Norm", "LinalgV
            "Copy", "ToCopy", "Clamp", "SmoothL1Loss")  # fmt: skip
 _SUMS = ("Add", "Mul", "Div", "Sum", "Mean", "Stack", "Cat", "View", "Sub", "Unsqueeze",
          "Squeeze")  # fmt: skip
+_PARTS = ("Unbind", "Split", "SplitWithSizes", "Chunk", "TensorSplit")
 _VIEWS = ("Select", "Slice", "Split", "Unbind", "Narrow", "SplitWithSizes", "Chunk", "Unfold",
           "Diagonal", "AsStrided", "TensorSplit")  # fmt: skip
 
@@ -224,40 +225,88 @@ def _only_reduced(graph: Graph, node: int, parents: dict[int, list[tuple[int, in
 
 def target_in_source(case: Case, bridge: Bridge) -> bool:
     """Whether the source passes the old tensor as the target of a loss function."""
-    for frame in case.frames(bridge.new):
-        statement = case.syntax.statement(frame)
-        if statement is None or not statement.target_reads:
-            continue
-        names = set(case.naming.names if case.naming else ())
-        return bool(names & set(statement.target_reads)) or _inside_target(case, frame)
-    return False
-
-
-def _inside_target(case: Case, frame: Frame) -> bool:
-    statement = case.syntax.statement(frame)
-    return statement is not None and set(statement.reads) <= set(statement.target_reads)
-
-
-def sliced(case: Case, bridge: Bridge | None) -> bool:
-    """Whether each loss takes its own slice or block of one shared tensor."""
-    if bridge is None:
+    frames = case.frames(bridge.new)
+    statement = case.syntax.statement(frames[0]) if frames else None
+    if statement is None or not statement.target_reads:
         return False
+    names = set(case.naming.names if case.naming else ())
+    return bool(names & set(statement.target_reads)) or set(statement.reads) <= set(
+        statement.target_reads
+    )
+
+
+# Where torch spells its own tensor methods in Python: as good as a call of the user's.
+_TORCH_PYTHON = ("torch/_tensor.py", "torch/functional.py", "torch/_tensor")
+
+
+def sliced(case: Case, bridge: Bridge | None) -> Bridge | None:
+    """The bridge to the shared tensor when each loss takes its own slice or block of it."""
+    if bridge is None:
+        return None
     graph, story = case.graph, case.story
-    for node in _first_uses(graph, bridge):
-        if base(graph.name(node)) in _VIEWS:
-            frames = case.frames(node)
-            if not frames or frames[0].file == "":
-                return False
-            statement = case.syntax.statement(frames[0])
-            # The user's own slicing: a data loader that cuts a tensor into samples is not it.
-            if statement is None or statement.cuts:
-                return story.failed is not None
-    return False
+    if base(graph.name(bridge.old)) in _PARTS:
+        # Cut into parts before the first backward: this loss uses one part only.
+        if len({b.output for b in _onto(story, bridge.old)}) > 1:
+            return None
+        below = next(((slot, child, out) for slot, child, out in graph.edges(bridge.old)), None)
+        if below is None or not _users_own(case, bridge.old, cutting=False):
+            return None
+        return Bridge(bridge.old, below[1], below[2], below[0])
+    uses = [b for b in _onto(story, bridge.old) if b.output == bridge.output]
+    if all(base(graph.name(b.new)) in _VIEWS for b in uses) and _users_own(
+        case, bridge.new, cutting=True
+    ):
+        return bridge
+    return None
 
 
-def _first_uses(graph: Graph, bridge: Bridge) -> list[int]:
-    """The node that takes the old tensor, and the views directly above it."""
-    return [bridge.new]
+def _onto(story: Story, old: int) -> list[Bridge]:
+    """Every use the failing graph makes of a node's outputs, the harmless ones included."""
+    graph = story.graph
+    return [
+        Bridge(node, child, output, slot)
+        for node in range(len(graph))
+        for slot, child, output in graph.edges(node)
+        if child == old
+    ]
+
+
+def _users_own(case: Case, node: int, *, cutting: bool) -> bool:
+    """Whether the user's own expression cuts: a loader that takes samples apart is not it."""
+    frames = case.frames(node)
+    if not frames:
+        return False
+    via = case.story.trace.sites[case.graph.site[node]].via
+    if via is not None and not via.startswith(_TORCH_PYTHON):
+        return False
+    statement = case.syntax.statement(frames[0])
+    return not cutting or statement is None or statement.cuts
+
+
+def restated(case: Case) -> bool:
+    """Whether the failing root only rescales a loss that was back-propagated already."""
+    story, graph, bridge = case.story, case.graph, case.time_bridge
+    if bridge is None or not _scalar(graph, bridge.old):
+        return False
+    fresh = [n for n in range(len(graph)) if story.leads[n] and n in _above(story)]
+    only = all(
+        child == bridge.old or child in _above(story)
+        for node in fresh
+        for _, child, _ in graph.edges(node)
+    )
+    was_root = story.freed is not None and graph.number[bridge.old] in story.freed.roots
+    return only or was_root
+
+
+def _above(story: Story) -> set[int]:
+    """The nodes made since the freeing call began."""
+    freed = story.freed
+    if freed is None:
+        return set()
+    graph = story.graph
+    return {
+        n for n in range(len(graph)) if graph.epoch[n] >= freed.ordinal and n not in graph.leaves
+    }
 
 
 def compiled_region(case: Case, bridge: Bridge | None) -> bool:
@@ -317,18 +366,20 @@ def decide(case: Case) -> Verdict:
         return verdict("grad-then-backward")
     if compiled_region(case, share_bridge or entry) and within:
         return verdict("compile", share_bridge or entry)
-    if time_bridge is not None and running_sum(case):
+    if not within and running_sum(case):
         return verdict("running-sum-loss")
+    if restated(case) and not story.rebuilt(entry.old):
+        return verdict("same-loss-twice", time_bridge)
     for bridge in (time_bridge, share_bridge):
         if bridge is not None and (target_side(case, bridge) or target_in_source(case, bridge)):
             return verdict("undetached-target", bridge)
     if story.rebuilt(entry.old) and not within:
         return verdict("carried-state")
-    if sliced(case, share_bridge) or sliced(case, time_bridge):
-        return verdict("sliced-or-blocked", share_bridge if sliced(case, share_bridge) else entry)
+    for bridge in (share_bridge, time_bridge):
+        cut = sliced(case, bridge)
+        if cut is not None:
+            return verdict("sliced-or-blocked", cut)
     if within:
-        if story.crossed(entry.old) is None and time_bridge is None:
-            return verdict("several-losses-one-graph", share_bridge or entry)
         return verdict("several-losses-one-graph", share_bridge or entry)
     if time_bridge is None:
         # Both losses stood before the first backward: one forward, several losses.

@@ -208,4 +208,4 @@ def _container(name: str) -> str | None:
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for name in names if name))
+    return tuple(dict.fromkeys(name for name in names if name and name != "_"))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from onegraph.diagnosis import words
 from onegraph.diagnosis.causes import Case, Verdict, decide
-from onegraph.diagnosis.naming import Naming, choose, name_of
+from onegraph.diagnosis.naming import Naming, choose, last_part, name_of
 from onegraph.diagnosis.story import Bridge, Story, read
 from onegraph.diagnosis.syntax import Syntax
 from onegraph.trace import Certainty, Finding, Shared, Site, State, Trace
@@ -27,7 +27,7 @@ def rule(trace: Trace) -> list[Finding]:
     case = case_of(story, syntax)
     verdict = decide(case)
     naming = _naming(story, syntax, verdict)
-    sites, unknown = _sites(story, verdict, naming)
+    sites, unknown = _sites(story, verdict, naming, syntax)
     certainty: Certainty = "proved" if story.proved and verdict.inferred is None else "likely"
     telling = words.Telling(
         story=story,
@@ -142,7 +142,7 @@ def _shared(story: Story) -> Shared:
 
 
 def _sites(
-    story: Story, verdict: Verdict, naming: Naming | None
+    story: Story, verdict: Verdict, naming: Naming | None, syntax: Syntax
 ) -> tuple[dict[str, tuple[Site, ...]], dict[str, str]]:
     trace, graph = story.trace, story.graph
     sites: dict[str, tuple[Site, ...]] = {}
@@ -161,12 +161,14 @@ def _sites(
             if freed is None
             else "the call has no line of yours in its stack"
         )
+    teller = _Placing(story, syntax, naming)
     if verdict.bridge is not None:
-        built = _of_nodes(story, [verdict.bridge.old], verdict.deeper and [verdict.deeper.old])
-        joined = _of_nodes(story, [verdict.bridge.new], verdict.deeper and [verdict.deeper.new])
+        deeper = verdict.deeper
+        built = teller.places(verdict.bridge.old, deeper and deeper.old, stores=True)
+        joined = teller.places(verdict.bridge.new, deeper and deeper.new, stores=False)
     else:
-        root = [graph.roots[0]] if graph.roots and failure.kind == "engine" else []
-        built = _of_nodes(story, root, [story.raising])
+        root = graph.roots[0] if graph.roots and failure.kind == "engine" else story.raising
+        built = teller.places(root, story.raising, stores=True)
         joined = ()
     if built:
         sites["built"] = built
@@ -179,17 +181,43 @@ def _sites(
     return sites, unknown
 
 
-def _of_nodes(story: Story, first: list[int], second: list[int] | None) -> tuple[Site, ...]:
-    """Sites of the nodes, each place once, two at most."""
-    result: list[Site] = []
-    for node in (*first, *(second or ())):
-        site = story.graph.site[node]
-        if site < 0:
-            continue
-        place = story.trace.sites[site]
-        if all(place.place != known.place for known in result):
-            result.append(replace(place, step=_step(story, node)))
-    return tuple(result[:2])
+class _Placing:
+    """Chooses the level of a call chain that a user would point at."""
+
+    def __init__(self, story: Story, syntax: Syntax, naming: Naming | None) -> None:
+        self._story = story
+        self._syntax = syntax
+        self._naming = naming
+
+    def places(self, node: int, deeper: int | None, *, stores: bool) -> tuple[Site, ...]:
+        """Two places at most: where the name stands, then the innermost or a deeper one."""
+        result: list[Site] = []
+        for candidate in (node, deeper):
+            if candidate is None or self._story.graph.site[candidate] < 0:
+                continue
+            innermost = self._story.trace.sites[self._story.graph.site[candidate]]
+            named = self._named(innermost, stores=stores) if candidate == node else None
+            for site in (named, innermost):
+                if site is not None and all(site.place != known.place for known in result):
+                    result.append(replace(site, step=_step(self._story, candidate)))
+        return tuple(result[:2])
+
+    def _named(self, site: Site, *, stores: bool) -> Site | None:
+        """The outermost level whose statement stores (or reads) the tensor's name."""
+        best = self._naming.best if self._naming else None
+        if best is None:
+            return None
+        for level in range(len(site.frames) - 1, 0, -1):
+            statement = self._syntax.statement(site.frames[level])
+            if statement is None:
+                continue
+            names = statement.stores if stores else statement.reads
+            if best in names or any(
+                "." in best and "." in name and last_part(name) == last_part(best)
+                for name in names
+            ):
+                return self._syntax.site(site, level)
+        return None
 
 
 def _step(story: Story, node: int) -> int | None:

@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from onegraph.trace import Frame, Source
+from onegraph.trace import Frame, Site, Source
 
 _COLLECT = {"append", "appendleft", "add", "extend", "insert", "push", "put", "setdefault"}
+# Attributes and methods that say something about a tensor without using its values.
+_ABOUT = {"shape", "size", "dtype", "device", "ndim", "dim", "numel", "detach", "item", "data",
+          "__len__", "tolist", "numpy"}  # fmt: skip
 _LOSS_WORDS = ("loss", "criterion", "cross_entropy", "kl_div", "mse", "nll", "bce", "huber")
 _CUTS = {"split", "chunk", "unbind", "narrow", "select", "tensor_split", "hsplit", "vsplit",
          "unfold", "take", "diagonal"}  # fmt: skip
@@ -44,6 +47,33 @@ class Syntax:
         return _statement(
             source.text, frame.line, frame.column, frame.end_line, frame.end_column
         )
+
+    def site(self, site: Site, level: int) -> Site:
+        """The expression at an outer level of a site's call chain."""
+        frame = site.frames[level]
+        return Site(
+            file=frame.file,
+            line=frame.line,
+            column=frame.column,
+            end_line=frame.end_line,
+            end_column=frame.end_column,
+            function=frame.function,
+            code=self._excerpt(frame),
+            frames=site.frames[level:],
+        )
+
+    def _excerpt(self, frame: Frame) -> str:
+        source = self._sources.get(frame.file)
+        lines = _lines(source.text) if source is not None else []
+        end = frame.end_line or frame.line
+        if not 0 < frame.line <= end <= len(lines):
+            return ""
+        part = lines[frame.line - 1 : end]
+        if frame.column is None or frame.end_column is None:
+            return part[0].strip()
+        part[-1] = part[-1][: frame.end_column]
+        part[0] = part[0][frame.column :]
+        return "\n".join(part)
 
     def loops(self, frame: Frame) -> tuple[int, ...]:
         """First lines of the loops around ``frame`` within its function, outermost first."""
@@ -129,9 +159,10 @@ def _statement(
     for call in ast.walk(_head(holder)):
         if isinstance(call, ast.Call) and _is_loss(call):
             for argument in _target_arguments(call):
+                others = {name for a in call.args if a is not argument for name in _reads(a)}
                 inside = expression is not None and any(n is expression for n in ast.walk(argument))
                 if inside or expression is call or expression is None or _within(call, expression):
-                    target_reads.extend(_reads(argument))
+                    target_reads.extend(name for name in _reads(argument) if name not in others)
     return Statement(
         stores=stores,
         reads=reads,
@@ -223,7 +254,7 @@ def _stores(holder: ast.stmt, expression: ast.expr | None) -> Iterator[str]:
     for node in ast.walk(_head(holder)):
         if isinstance(node, ast.NamedExpr):
             yield node.target.id
-        elif isinstance(node, ast.comprehension) and expression is not None:
+        elif isinstance(node, ast.comprehension) and node.iter is expression:
             yield from _places(node.target)
 
 
@@ -253,13 +284,21 @@ def _reads(node: ast.AST | None) -> Iterator[str]:
     if isinstance(node, ast.Call):
         function = node.func
         if isinstance(function, ast.Attribute):
+            if function.attr in _ABOUT:
+                return
             yield from _reads(function.value)
+            if not node.args and _plain(function):
+                yield spell(node)
+        elif isinstance(function, ast.Name) and function.id in ("len", "range", "float", "int"):
+            return
         elif not isinstance(function, ast.Name):
             yield from _reads(function)
         for argument in node.args:
             yield from _reads(argument)
         for keyword in node.keywords:
             yield from _reads(keyword.value)
+        return
+    if isinstance(node, ast.Attribute) and node.attr in _ABOUT:
         return
     if isinstance(node, (ast.Attribute, ast.Subscript)) and _plain(node):
         if isinstance(node, ast.Subscript):

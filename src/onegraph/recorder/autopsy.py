@@ -160,13 +160,17 @@ class Examination:
         self.places = Places(recorder.sites, recorder.folder, recorder.texts)
         self._sites: dict[int, int] = {}
         self._chains: list[Any] = []
+        self._via: dict[int, str] = {}
         log = recorder.engine
         self._thread = log.thread[ordinal - 1] if ordinal <= len(log) else self._own_thread()
         self._starts = [
             (log.number[k], k + 1) for k in range(len(log)) if log.thread[k] == self._thread
         ]
         self._start_numbers = [number for number, _ in self._starts]
-        self._where = self._locate([(n, p) for p, n in enumerate(self.walk.number) if n >= 0])
+        nodes = self.walk.nodes
+        self._where = self._locate(
+            [(n, p) for p, n in enumerate(self.walk.number) if n >= 0], lambda p: nodes[p].name()
+        )
         last_freeing = max(
             (k + 1 for k in range(min(ordinal - 1, len(log))) if not log.flags[k] & RETAIN),
             default=0,
@@ -186,33 +190,42 @@ class Examination:
     # -- where nodes were made -------------------------------------------------------------------
 
     def _locate(
-        self, wanted: list[tuple[int, int]]
+        self, wanted: list[tuple[int, int]], kind_of: Callable[[int], str]
     ) -> dict[int, tuple[int, int, int, int]]:
         """key -> (thread, site, call, epoch) for (number, key) pairs."""
         wanted.sort()
         numbers = [number for number, _ in wanted]
-        result: dict[int, tuple[int, int, int, int]] = {}
-        clashing: set[int] = set()
+        seen: dict[int, list[tuple[int, int, int, int]]] = {}
         for tape in self.recorder.all_tapes():
             for (_, key), (site, call, epoch) in zip(wanted, tape.locate(numbers), strict=True):
-                if site < 0:
-                    continue
-                place = (tape.index, self._site(site), call, epoch)
-                known = result.get(key)
-                if known is None:
-                    result[key] = place
-                elif known[1] != place[1]:
-                    clashing.add(key)
-                    if tape.index == self._thread:
-                        result[key] = place
-        for key in clashing:
-            # The number exists in two threads: the time is this thread's, the line is unknown.
-            thread, _, call, epoch = result[key]
-            result[key] = (thread, -1, call, epoch)
+                if site >= 0:
+                    seen.setdefault(key, []).append((tape.index, site, call, epoch))
+        result: dict[int, tuple[int, int, int, int]] = {}
+        for key, places in seen.items():
+            thread, site, call, epoch = self._settle(places, kind_of(key))
+            result[key] = (thread, self._site(site), call, epoch)
         for number, key in wanted:
             if key not in result:
                 result[key] = (self._thread, -1, -1, self._epoch(number))
         return result
+
+    def _settle(
+        self, places: list[tuple[int, int, int, int]], kind: str
+    ) -> tuple[int, int, int, int]:
+        """The place among those of several threads that gave out the same number.
+
+        A place whose expression never makes such a node is out. When several remain that name
+        different lines, the line is unknown and the time is this thread's.
+        """
+        kinds = self.recorder.sites.kinds
+        if len(places) > 1:
+            fitting = [p for p in places if kind in kinds.get(p[1], ())]
+            places = fitting or places
+        own = [p for p in places if p[0] == self._thread] or places
+        thread, site, call, epoch = own[0]
+        if len({p[1] for p in places}) > 1:
+            return thread, 0, call, epoch
+        return thread, site, call, epoch
 
     def _epoch(self, number: int) -> int:
         """How many engine calls of this thread had begun when the number was given out."""
@@ -227,6 +240,8 @@ class Examination:
         if known is None:
             known = self._sites[number] = len(self._chains)
             self._chains.append(self.recorder.sites.chains[number])
+            if number in self.recorder.sites.via:
+                self._via[known] = _library(self.recorder.sites.via[number])
         return known
 
     def _leaf_names(self) -> dict[int, str]:
@@ -249,7 +264,9 @@ class Examination:
             versions=versions(),
             command=(),
             process=Process(os.getpid(), torchapi.rank()),
-            sites=tuple(self.places.site(chain) for chain in self._chains),
+            sites=tuple(
+                self.places.site(chain, self._via.get(k)) for k, chain in enumerate(self._chains)
+            ),
             calls=calls,
             graph=self.graph,
             bindings=bindings,
@@ -303,7 +320,9 @@ class Examination:
         held.sort(key=lambda h: (h[1] not in index, h[0].steps))
         held = held[:BINDINGS_KEPT]
         numbers = [(torchapi.node_number(node), key) for key, (_, node, _) in enumerate(held)]
-        where = self._locate([pair for pair in numbers if pair[0] >= 0])
+        where = self._locate(
+            [pair for pair in numbers if pair[0] >= 0], lambda key: held[key][1].name()
+        )
         result = []
         for key, (found, node, output) in enumerate(held):
             thread, site, _, epoch = where.get(key, (-1, -1, -1, -1))
@@ -449,7 +468,7 @@ class Examination:
         for steps, shared, names in groups:
             if len(steps) > 1:
                 top = max(shared)
-                site = self._locate([(top, 0)])[0][1]
+                site = self._locate([(top, 0)], lambda _: "")[0][1]
                 result.append(
                     Walked(tuple(steps), len(shared), tuple(sorted(names)), site if site >= 0 else None)
                 )
@@ -542,6 +561,12 @@ def versions() -> dict[str, str]:
         "torch": str(torch.__version__),
         "python": ".".join(map(str, sys.version_info[:3])),
     }
+
+
+def _library(filename: str) -> str:
+    """``torch/utils/data/dataset.py`` for a file of an installed package."""
+    parts = filename.replace(os.sep, "/").split("/site-packages/")
+    return parts[-1]
 
 
 def _ranges(members: list[int]) -> tuple[tuple[int, int], ...]:

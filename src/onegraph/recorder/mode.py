@@ -45,6 +45,7 @@ def make_mode(recorder: Recorder, tape: Tape) -> TorchFunctionMode:
     users = recorder.sites.users
     site_of = recorder.sites.known.get
     add_site = recorder.sites.add
+    kinds = recorder.sites.kinds
     entries = tape.entries
     note = entries.extend
     in_place = recorder.in_place
@@ -88,7 +89,8 @@ def make_mode(recorder: Recorder, tape: Tape) -> TorchFunctionMode:
                     pass
                 site = site_of(key)
                 if site is None:
-                    site = add_site(key, frame)
+                    site = add_site(key, frame, frame_at(1))
+                    kinds[site] = torchapi.kinds_made(result, before)
                 if len(entries) >= tape.limit:
                     recorder.reseal(tape)
                 note((before - tape.last, after - before, site))

@@ -51,6 +51,20 @@ class Names:
             value, name, depth, steps, holder = self._queue.popleft()
             if steps < DEPTH:
                 self._look_into(value, name, depth, steps, holder)
+        self._cached_parametrizations()
+
+    def _cached_parametrizations(self) -> None:
+        """`parametrize.cached()` keeps tensors in a table of torch's own, by module and name."""
+        parametrize = sys.modules.get("torch.nn.utils.parametrize")
+        cache = getattr(parametrize, "_cache", None)
+        if not isinstance(cache, dict):
+            return
+        owners = {id(module): name for name, module in self.modules}
+        for key, value in list(cache.items()):
+            if isinstance(key, tuple) and len(key) == 2 and isinstance(value, torch.Tensor):
+                owner = owners.get(key[0])
+                name = f"{owner}.{key[1]}" if owner else str(key[1])
+                self.tensors.append(Found(name, value, None, 2, "cache"))
 
     def _starts(
         self, frames: list[FrameType], users: UserFiles
@@ -158,9 +172,11 @@ def _parts(value: Any, name: str) -> Iterator[tuple[str, Any, str | None]]:
     elif type(value).__name__ == "_lru_cache_wrapper":
         # The cache itself has no name; what it holds is known by the function's.
         for part in gc.get_referents(value):
-            if isinstance(part, dict):
+            if isinstance(part, dict) and part is not getattr(value, "__dict__", None):
                 for cached in list(part.values())[:ITEMS]:
-                    yield f"{name}(...)", cached, "cache"
+                    bounded = type(cached).__name__ == "_lru_list_elem"
+                    for result in gc.get_referents(cached) if bounded else [cached]:
+                        yield f"{name}()", result, "cache"
         return
     if isinstance(value, torch.nn.Module):
         yield from _of_module(value, name)
@@ -220,7 +236,8 @@ def _of_class(kind: type, name: str) -> Iterator[tuple[str, Any, str | None]]:
         if module is None:
             continue
         for key, part in list(vars(base).items()):
-            if isinstance(part, (torch.Tensor, list, dict, deque)) and not key.startswith("__"):
+            kept = isinstance(part, (torch.Tensor, list, dict, deque))
+            if (kept or type(part).__name__ == "_lru_cache_wrapper") and not key.startswith("__"):
                 yield f"{name}.{key}", part, "attribute"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -166,16 +167,19 @@ class Patches:
             tape = recorder.tape() if recorder.active else None
             if tape is None or tape.mode is None:
                 return original(callback)
-            if callback is not None:
-                if tape.suspended is None:
+            caller = sys._getframe(1)
+            if tape.suspended is None:
+                # Calls from `__enter__` are left alone: their end comes from another frame.
+                if callback is not None and caller.f_code.co_name != "__enter__":
                     tape.suspended = torchapi.remove_mode(tape.mode)
                     if tape.suspended is not None:
-                        tape.paused_at = number()
+                        tape.paused_by, tape.paused_at = id(caller), number()
                         self._compiling_begins()
                 return original(callback)
             result = original(callback)
-            if tape.suspended is not None:
-                # What a compiled region made belongs to the line that called it.
+            if callback is None and tape.paused_by == id(caller):
+                # The call that began the region ends it. While it compiles, Dynamo is off and on
+                # many times. What the region made belongs to the line that called it.
                 above, tape.suspended = tape.suspended, None
                 self._compiling_ends()
                 after = number()

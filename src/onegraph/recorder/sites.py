@@ -75,16 +75,25 @@ class SiteTable:
         self.users = users
         self.known: dict[object, int] = {0: 0}
         self.chains: list[tuple[Instruction, ...]] = [()]
+        # Types of the nodes that an expression's first run made, to tell threads apart.
+        self.kinds: dict[int, frozenset[str]] = {}
+        # The library file whose code made the call, for sites where it was not the user's own.
+        self.via: dict[int, str] = {}
         # A file's state when its code was first seen running, to tell when it changes later.
         self.stamps: dict[str, tuple[int, int] | None] = {}
 
-    def add(self, key: object, frame: FrameType | None) -> int:
-        """Number the expression that ``frame``, or the nearest user frame outwards, is at."""
+    def add(self, key: object, frame: FrameType | None, via: FrameType | None = None) -> int:
+        """Number the expression that ``frame``, or the nearest user frame outwards, is at.
+
+        ``via`` is the frame the recorded call was made from, a library's or the user's own.
+        """
         chain = self.chain(frame)
         number = 0
         if chain:
             number = len(self.chains)
             self.chains.append(chain)
+            if via is not None and via is not frame:
+                self.via[number] = via.f_code.co_filename
             for code, _ in chain:
                 if code.co_filename not in self.stamps:
                     self.stamps[code.co_filename] = stamp(code.co_filename)

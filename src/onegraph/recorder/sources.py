@@ -44,7 +44,7 @@ class Places:
             self.file(code.co_filename), line, code.co_qualname, column, end_line, end_column
         )
 
-    def site(self, chain: tuple[Instruction, ...]) -> Site:
+    def site(self, chain: tuple[Instruction, ...], via: str | None = None) -> Site:
         """A recorded expression."""
         frames = tuple(self.frame(instruction) for instruction in chain)
         head = frames[0]
@@ -58,6 +58,7 @@ class Places:
             function=head.function,
             code=_excerpt(lines, head),
             frames=frames,
+            via=via,
         )
 
     def _read(self, filename: str) -> list[str]:

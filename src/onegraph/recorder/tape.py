@@ -122,6 +122,7 @@ class Tape:
         "mode",
         "patterns",
         "paused_at",
+        "paused_by",
         "store",
         "suspended",
     )
@@ -139,6 +140,7 @@ class Tape:
         # How many modes lay above ours when it was set aside, None while it is not.
         self.suspended: int | None = None
         self.paused_at = 0
+        self.paused_by = 0
         self.limit = SEAL_AT
 
     def seal(self, epoch: int) -> None:

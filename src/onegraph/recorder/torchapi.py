@@ -99,6 +99,25 @@ def node_number(node: Any) -> int:
     return number if number < (1 << 62) else -1
 
 
+def kinds_made(result: Any, first: int, most: int = 64) -> frozenset[str]:
+    """Types of the nodes numbered from ``first`` on that lead to a call's result."""
+    stack = [result]
+    kinds = set()
+    seen = 0
+    while stack and seen < most:
+        item = stack.pop()
+        if isinstance(item, (tuple, list)):
+            stack.extend(item[:8])
+            continue
+        node = item.grad_fn if isinstance(item, torch.Tensor) else item
+        if not hasattr(node, "next_functions") or not first <= node_number(node) < 1 << 62:
+            continue
+        seen += 1
+        kinds.add(node.name())
+        stack.extend([other for other, _ in node.next_functions if other is not None])
+    return frozenset(kinds)
+
+
 def rank() -> int | None:
     """This process's rank among distributed workers, None when it is alone."""
     import os

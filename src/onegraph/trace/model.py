@@ -27,7 +27,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An exact expression of the user's program, with the call chain of its first run."""
+    """An exact expression of the user's program, with the call chain of its first run.
+
+    ``via`` names the library module whose code did the recorded work, None for the user's own.
+    """
 
     file: str
     line: int
@@ -40,6 +43,7 @@ class Site:
     count: int | None = None
     step: int | None = None
     label: str | None = None
+    via: str | None = None
 
     @property
     def place(self) -> tuple[str, int]:

@@ -1,0 +1,1 @@
+"""Measures what onegraph costs; `python -m benchmarks.cost` prints every table."""

@@ -1,0 +1,74 @@
+"""Names what a measurement ran on, and starts the processes that it runs in."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+# Set before torch is imported: on tiny tensors threads cost more than they bring.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def environment() -> dict[str, str]:
+    """The environment of a measured process."""
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
+    return {**os.environ, **ONE_THREAD, "PYTHONPATH": path}
+
+
+def run_module(module: str, *arguments: str, timeout: float = 1_800) -> Any:
+    """Run a module of ours in its own process and return the JSON in its last line.
+
+    Raises:
+        RuntimeError: the process did not end with status 0.
+    """
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(
+        command, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=timeout
+    )
+    if done.returncode != 0:
+        raise RuntimeError(
+            f"{' '.join(command)} ended with status {done.returncode}:\n{done.stderr[-4_000:]}"
+        )
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def one_thread() -> None:
+    """Make torch use one thread, and the same random numbers every time."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+
+
+def description() -> dict[str, Any]:
+    """The machine and the versions that numbers belong to."""
+    import torch
+
+    import onegraph
+
+    return {
+        "cpu": _model(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "onegraph": onegraph.__version__,
+        "threads": 1,
+        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0,
+    }
+
+
+def _model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"

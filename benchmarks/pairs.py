@@ -1,0 +1,122 @@
+"""Paired measurements: a bare run and a watched one side by side, and what their ratios say."""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+RESAMPLES = 2_000
+# The first turns of a loop differ: allocations, and onegraph's own look at the first graphs.
+WARM_UP = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Seconds a run took: by the clock, and of the process's own computing.
+
+    On a machine that others use too, the second says more.
+    """
+
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A median over pairs with its spread and a 95 % bootstrap interval of the median."""
+
+    median: float
+    least: float
+    most: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float], seed: int = 0) -> Estimate:
+        """The estimate from one value a pair."""
+        if not values:
+            raise ValueError("nothing was measured")
+        chance = random.Random(seed)
+        medians = sorted(
+            median(chance.choices(values, k=len(values))) for _ in range(RESAMPLES)
+        )
+        return cls(
+            median=median(values),
+            least=min(values),
+            most=max(values),
+            low=medians[int(0.025 * RESAMPLES)],
+            high=medians[int(0.975 * RESAMPLES)],
+            count=len(values),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return asdict(self)
+
+
+def timed(action: Callable[[], object], times: int = 1) -> Sample:
+    """Run ``action`` so many times and return what one run took on average."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    for _ in range(times):
+        action()
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    return Sample(wall / times, cpu / times)
+
+
+def measure_block(
+    step: Callable[[], object],
+    watch: Callable[[], Any],
+    beneath: Callable[[Callable[[], Any]], Any],
+    steps: int,
+    warm_up: int = WARM_UP,
+) -> Sample:
+    """What one step takes inside ``watch``, averaged over ``steps`` after a warm-up."""
+
+    def block() -> Sample:
+        for _ in range(warm_up):
+            step()
+        return timed(step, steps)
+
+    gc.collect()
+    with watch():
+        result: Sample = beneath(block)
+    return result
+
+
+def in_pairs(
+    bare: Callable[[], Sample], watched: Callable[[], Sample], pairs: int
+) -> list[tuple[Sample, Sample]]:
+    """(bare, watched) of each pair; who goes first alternates, so that a drift cancels."""
+    result = []
+    for pair in range(pairs):
+        if pair % 2:
+            other = watched()
+            result.append((bare(), other))
+        else:
+            one = bare()
+            result.append((one, watched()))
+    return result
+
+
+def ratios(pairs: Iterable[tuple[Sample, Sample]]) -> dict[str, Estimate]:
+    """Estimates of watched over bare, by ``wall`` and by ``cpu``."""
+    pairs = list(pairs)
+    return {
+        "wall": Estimate.of([other.wall / bare.wall for bare, other in pairs]),
+        "cpu": Estimate.of([other.cpu / bare.cpu for bare, other in pairs]),
+    }
+
+
+def differences(pairs: Iterable[tuple[Sample, Sample]]) -> dict[str, Estimate]:
+    """Estimates of watched minus bare in seconds, by ``wall`` and by ``cpu``."""
+    pairs = list(pairs)
+    return {
+        "wall": Estimate.of([other.wall - bare.wall for bare, other in pairs]),
+        "cpu": Estimate.of([other.cpu - bare.cpu for bare, other in pairs]),
+    }

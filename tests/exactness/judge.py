@@ -1,0 +1,108 @@
+"""Compares the line that onegraph recorded for each node with anomaly mode's own traceback."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from onegraph import api
+from onegraph.recorder.autopsy import _NOBODY, Examination
+from onegraph.recorder.names import Names
+from onegraph.recorder.session import Recorder
+
+_ENTRY = re.compile(r'\s*File "(.*)", line (\d+), in ')
+
+Place = tuple[str, int]
+
+
+@dataclass
+class Tally:
+    """How many nodes have the right line, no line, or a wrong one."""
+
+    right: int = 0
+    unknown: int = 0
+    wrong: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+    lines: set[int] = field(default_factory=set)
+
+    def __iadd__(self, other: Tally) -> Tally:
+        self.right += other.right
+        self.unknown += other.unknown
+        self.wrong += other.wrong
+        self.missed += other.missed
+        self.lines |= other.lines
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.right} right, {self.unknown} unknown, {len(self.wrong)} wrong"
+
+
+def judge(program: Callable[[], Any]) -> Tally:
+    """Run a program under recording and anomaly mode, and judge every node it returns.
+
+    Args:
+        program: returns tensors and graph nodes, nested as it likes; all that lies below is judged.
+    """
+    session = api.begin(lines=True)
+    try:
+        with torch.autograd.set_detect_anomaly(True, check_nan=False):
+            nodes = roots_of(program())
+            tally = compare(session.recorder, nodes)
+    finally:
+        api.end(session)
+    return tally
+
+
+def roots_of(result: Any) -> list[Any]:
+    """The graph nodes of every tensor in a nested result, and the nodes in it."""
+    nodes = []
+    for leaf in tree_leaves(result):
+        if isinstance(leaf, torch.Tensor):
+            if leaf.requires_grad and leaf.grad_fn is not None:
+                nodes.append(leaf.grad_fn)
+        elif isinstance(leaf, torch.autograd.graph.Node):
+            nodes.append(leaf)
+    return nodes
+
+
+def compare(recorder: Recorder, roots: Iterable[Any]) -> Tally:
+    """Judge every node below the roots against the traceback that anomaly mode left on it."""
+    tally = Tally()
+    examination = Examination(
+        recorder, roots, [], recorder.ordinal + 1, None, Names([], _NOBODY)
+    )
+    for position, node in enumerate(examination.walk.nodes):
+        truth = _truth(recorder, node)
+        if examination.walk.number[position] < 0 or truth is None:
+            # Leaves have no number, and are named by their parameter instead.
+            continue
+        site = examination._where[position][1]
+        if site < 0:
+            tally.unknown += 1
+            tally.missed.append(f"{node.name()}: unknown, but made at {truth}")
+            continue
+        instruction = examination._chains[site][0]
+        said = (instruction[0].co_filename, examination.places.frame(instruction).line)
+        if said == truth:
+            tally.right += 1
+            tally.lines.add(said[1])
+        else:
+            tally.wrong.append(f"{node.name()}: said {said}, but made at {truth}")
+    return tally
+
+
+def _truth(recorder: Recorder, node: Any) -> Place | tuple[()] | None:
+    """The innermost user frame in anomaly mode's traceback, () without one, None unless it told."""
+    entries = node.metadata.get("traceback_")
+    if entries is None:
+        return None
+    for entry in reversed(entries):
+        match = _ENTRY.match(entry)
+        if match and recorder.users[match[1]]:
+            return match[1], int(match[2])
+    return ()

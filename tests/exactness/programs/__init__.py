@@ -1,0 +1,30 @@
+"""Programs whose nodes have lines that are easy to get wrong; each docstring says in what way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+Made = Callable[[], Any]
+
+
+class Program(NamedTuple):
+    """A program, and how many of its nodes may go without a line."""
+
+    name: str
+    make: Made
+    unknown: int
+
+
+PROGRAMS: list[Program] = []
+
+
+def program(*, unknown: int = 0) -> Callable[[Made], Made]:
+    """Register a program that returns the tensors whose graphs are judged."""
+
+    def register(make: Made) -> Made:
+        name = f"{make.__module__.rpartition('.')[2]}.{make.__name__}"
+        PROGRAMS.append(Program(name, make, unknown))
+        return make
+
+    return register
