@@ -263,9 +263,16 @@ def compose(
 
     findings = []
     sources = {}
+    told = set()
     for trace in traces:
-        findings.extend(findings_of(trace, notes=notes))
         sources.update(trace.sources)
+        for finding in findings_of(trace, notes=notes):
+            # The same fault met again, in another thread or after being caught, is one finding.
+            places = {role: sites[0].place for role, sites in finding.sites.items()}
+            key = (finding.symptom, finding.cause, tuple(sorted(places.items())))
+            if key not in told:
+                told.add(key)
+                findings.append(finding)
     order = {"error": 0, "warning": 1, "note": 2}
     findings.sort(key=lambda finding: order[finding.level])
     if process is None:

@@ -236,7 +236,7 @@ def target_in_source(case: Case, bridge: Bridge) -> bool:
 
 
 # Where torch spells its own tensor methods in Python: as good as a call of the user's.
-_TORCH_PYTHON = ("torch/_tensor.py", "torch/functional.py", "torch/_tensor")
+_TORCH_PYTHON = ("torch/_tensor.py", "torch/functional.py", "torch/overrides.py")
 
 
 def sliced(case: Case, bridge: Bridge | None) -> Bridge | None:
@@ -252,11 +252,13 @@ def sliced(case: Case, bridge: Bridge | None) -> Bridge | None:
         if below is None or not _users_own(case, bridge.old, cutting=False):
             return None
         return Bridge(bridge.old, below[1], below[2], below[0])
-    uses = [b for b in _onto(story, bridge.old) if b.output == bridge.output]
-    if all(base(graph.name(b.new)) in _VIEWS for b in uses) and _users_own(
-        case, bridge.new, cutting=True
-    ):
-        return bridge
+    for use in _onto(story, bridge.old):
+        if use.output != bridge.output or base(graph.name(use.new)) not in _VIEWS:
+            continue
+        if len({b.output for b in _onto(story, use.new)}) > 1:
+            continue
+        if _users_own(case, use.new, cutting=True):
+            return use
     return None
 
 
@@ -280,7 +282,11 @@ def _users_own(case: Case, node: int, *, cutting: bool) -> bool:
     if via is not None and not via.startswith(_TORCH_PYTHON):
         return False
     statement = case.syntax.statement(frames[0])
-    return not cutting or statement is None or statement.cuts
+    if not cutting or statement is None:
+        return True
+    # The same line with the same index takes the same part every time.
+    again = case.story.crossed(node) is not None
+    return statement.cuts and (statement.varies or not again)
 
 
 def restated(case: Case) -> bool:
@@ -288,9 +294,9 @@ def restated(case: Case) -> bool:
     story, graph, bridge = case.story, case.graph, case.time_bridge
     if bridge is None or not _scalar(graph, bridge.old):
         return False
-    fresh = [n for n in range(len(graph)) if story.leads[n] and n in _above(story)]
+    fresh = _above(story)
     only = all(
-        child == bridge.old or child in _above(story)
+        child == bridge.old or child in fresh
         for node in fresh
         for _, child, _ in graph.edges(node)
     )

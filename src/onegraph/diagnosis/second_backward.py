@@ -163,12 +163,13 @@ def _sites(
         )
     teller = _Placing(story, syntax, naming)
     if verdict.bridge is not None:
-        deeper = verdict.deeper
-        built = teller.places(verdict.bridge.old, deeper and deeper.old, stores=True)
-        joined = teller.places(verdict.bridge.new, deeper and deeper.new, stores=False)
+        bridge, deeper = verdict.bridge, verdict.deeper
+        made, taken = teller.pair(bridge.old, bridge.new)
+        built = teller.places(bridge.old, made, deeper and deeper.old)
+        joined = teller.places(bridge.new, taken, deeper and deeper.new)
     else:
         root = graph.roots[0] if graph.roots and failure.kind == "engine" else story.raising
-        built = teller.places(root, story.raising, stores=True)
+        built = teller.places(root, teller.pair(root, None)[0], story.raising)
         joined = ()
     if built:
         sites["built"] = built
@@ -187,37 +188,56 @@ class _Placing:
     def __init__(self, story: Story, syntax: Syntax, naming: Naming | None) -> None:
         self._story = story
         self._syntax = syntax
-        self._naming = naming
+        self._best = naming.best if naming else None
 
-    def places(self, node: int, deeper: int | None, *, stores: bool) -> tuple[Site, ...]:
-        """Two places at most: where the name stands, then the innermost or a deeper one."""
+    def pair(self, old: int, new: int | None) -> tuple[int | None, int | None]:
+        """Levels of the built and the joined chain where the name is stored and read.
+
+        The outermost function that does both is where the user thinks of the tensor by that name;
+        failing that, the outermost level that stores it and the innermost that reads it.
+        """
+        built, joined = self._site(old), self._site(new)
+        stores = self._levels(built, stores=True)
+        reads = self._levels(joined, stores=False)
+        if built is not None and joined is not None:
+            for i in reversed(stores):
+                for j in reversed(reads):
+                    one, other = built.frames[i], joined.frames[j]
+                    if (one.file, one.function) == (other.file, other.function):
+                        return i, j
+        return (stores[-1] if stores else None), (reads[0] if reads else None)
+
+    def places(self, node: int, level: int | None, deeper: int | None) -> tuple[Site, ...]:
+        """Two places at most: the given level, then the innermost or that of a deeper node."""
         result: list[Site] = []
         for candidate in (node, deeper):
-            if candidate is None or self._story.graph.site[candidate] < 0:
+            site = self._site(candidate)
+            if site is None or candidate is None:
                 continue
-            innermost = self._story.trace.sites[self._story.graph.site[candidate]]
-            named = self._named(innermost, stores=stores) if candidate == node else None
-            for site in (named, innermost):
-                if site is not None and all(site.place != known.place for known in result):
-                    result.append(replace(site, step=_step(self._story, candidate)))
+            named = self._syntax.site(site, level) if level and candidate == node else None
+            for place in (named, site):
+                if place is not None and all(place.place != known.place for known in result):
+                    result.append(replace(place, step=_step(self._story, candidate)))
         return tuple(result[:2])
 
-    def _named(self, site: Site, *, stores: bool) -> Site | None:
-        """The outermost level whose statement stores (or reads) the tensor's name."""
-        best = self._naming.best if self._naming else None
-        if best is None:
-            return None
-        for level in range(len(site.frames) - 1, 0, -1):
-            statement = self._syntax.statement(site.frames[level])
-            if statement is None:
-                continue
-            names = statement.stores if stores else statement.reads
-            if best in names or any(
-                "." in best and "." in name and last_part(name) == last_part(best)
-                for name in names
-            ):
-                return self._syntax.site(site, level)
-        return None
+    def _site(self, node: int | None) -> Site | None:
+        number = -1 if node is None else self._story.graph.site[node]
+        return self._story.trace.sites[number] if number >= 0 else None
+
+    def _levels(self, site: Site | None, *, stores: bool) -> list[int]:
+        """The levels whose statement stores (or reads) the tensor's name, innermost first."""
+        best = self._best
+        levels = []
+        for level, frame in enumerate(site.frames if site and best else ()):
+            statement = self._syntax.statement(frame)
+            names = (statement.stores if stores else statement.reads) if statement else ()
+            if any(_same_name(name, best or "") for name in names):
+                levels.append(level)
+        return levels
+
+
+def _same_name(name: str, best: str) -> bool:
+    return name == best or ("." in best and "." in name and last_part(name) == last_part(best))
 
 
 def _step(story: Story, node: int) -> int | None:

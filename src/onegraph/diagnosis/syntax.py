@@ -29,6 +29,7 @@ class Statement:
     reads: tuple[str, ...]
     target_reads: tuple[str, ...]
     cuts: bool
+    varies: bool
     text: str
     gathers: bool
 
@@ -96,6 +97,17 @@ def _lines(text: str) -> list[str]:
     return text.splitlines()
 
 
+@lru_cache(maxsize=64)
+def _imported(text: str) -> frozenset[str]:
+    """Names that imports bind: `F` in `F.relu(x)` is not a tensor."""
+    tree = _tree(text)
+    names = set()
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names.update((a.asname or a.name).partition(".")[0] for a in node.names)
+    return frozenset(names)
+
+
 def _covers(node: ast.AST, line: int, end_line: int) -> bool:
     first = getattr(node, "lineno", None)
     last = getattr(node, "end_lineno", None)
@@ -154,20 +166,27 @@ def _statement(
     lines = _lines(text)
     expression = _expression(holder, lines, line, column, last, end_column)
     stores = tuple(_stores(holder, expression))
-    reads = tuple(dict.fromkeys(_reads(expression or _head(holder))))
+    imported = _imported(text)
+
+    def loaded(node: ast.AST) -> list[str]:
+        names = dict.fromkeys(_reads(node))
+        return [name for name in names if name.partition(".")[0] not in imported]
+
+    reads = tuple(loaded(expression or _head(holder)))
     target_reads: list[str] = []
     for call in ast.walk(_head(holder)):
         if isinstance(call, ast.Call) and _is_loss(call):
             for argument in _target_arguments(call):
-                others = {name for a in call.args if a is not argument for name in _reads(a)}
+                others = {name for a in call.args if a is not argument for name in loaded(a)}
                 inside = expression is not None and any(n is expression for n in ast.walk(argument))
                 if inside or expression is call or expression is None or _within(call, expression):
-                    target_reads.extend(name for name in _reads(argument) if name not in others)
+                    target_reads.extend(n for n in loaded(argument) if n not in others)
     return Statement(
         stores=stores,
         reads=reads,
         target_reads=tuple(dict.fromkeys(target_reads)),
         cuts=_cuts(holder, expression),
+        varies=_varies(holder, expression),
         text=_one_line(lines, holder),
         gathers=_gathers(holder),
     )
@@ -363,6 +382,15 @@ def _cuts(holder: ast.stmt, expression: ast.expr | None) -> bool:
     if isinstance(scope, ast.Call):
         return _callee(scope) in _CUTS
     return isinstance(holder, (ast.For, ast.Assign)) and _unpacks(holder)
+
+
+def _varies(holder: ast.stmt, expression: ast.expr | None) -> bool:
+    """Whether which part is taken can differ from one run to the next."""
+    if isinstance(expression, ast.Subscript):
+        return any(isinstance(node, ast.Name) for node in ast.walk(expression.slice))
+    if isinstance(expression, ast.Call) and _callee(expression) in ("narrow", "select"):
+        return any(isinstance(n, ast.Name) for a in expression.args for n in ast.walk(a))
+    return isinstance(holder, (ast.For, ast.AsyncFor))
 
 
 def _unpacks(holder: ast.stmt) -> bool:

@@ -214,13 +214,17 @@ class Examination:
     ) -> tuple[int, int, int, int]:
         """The place among those of several threads that gave out the same number.
 
-        A place whose expression never makes such a node is out. When several remain that name
-        different lines, the line is unknown and the time is this thread's.
+        An expression of the user's own that made other nodes when it first ran is out. When
+        several remain that name different lines, the line is unknown and the time is this
+        thread's.
         """
-        kinds = self.recorder.sites.kinds
+        table = self.recorder.sites
         if len(places) > 1:
-            fitting = [p for p in places if kind in kinds.get(p[1], ())]
-            places = fitting or places
+            places = [
+                p
+                for p in places
+                if p[1] in table.via or kind in table.kinds.get(p[1], frozenset((kind,)))
+            ] or places
         own = [p for p in places if p[0] == self._thread] or places
         thread, site, call, epoch = own[0]
         if len({p[1] for p in places}) > 1:
@@ -390,7 +394,7 @@ class Examination:
 
     def _reached(self, wanted: set[int]) -> dict[int, tuple[tuple[int, int], ...]]:
         """Which nodes of this graph earlier calls walked, where it is known, as index ranges."""
-        log = self.recorder.engine
+        log, graph = self.recorder.engine, self.graph
         result = {}
         alive: dict[tuple[int, int], Any] = {}
         for found in self.names.tensors:
@@ -402,12 +406,11 @@ class Examination:
             if ordinal >= self.ordinal:
                 continue
             if ordinal in log.reached:
-                thread, numbers, _ = log.reached[ordinal]
-                seen = set(numbers)
+                seen = set(log.reached[ordinal])
                 members = [
                     position
                     for position, number in enumerate(self.walk.number)
-                    if number in seen and self._where[position][0] in (thread, -1)
+                    if number >= 0 and self.recorder.mark(number, graph.name(position)) in seen
                 ]
                 result[ordinal] = _ranges(members)
                 continue
@@ -452,25 +455,26 @@ class Examination:
         calls = sorted(
             k for k in log.reached if not log.parent[k - 1] and not log.flags[k - 1] & RETAIN
         )
-        groups: list[tuple[list[int], set[int], set[str]]] = []
+        groups: list[tuple[list[int], set[int]]] = []
         for k in calls:
-            _, numbers, kinds = log.reached[k]
-            mine = set(numbers)
-            for steps, shared, names in groups:
-                if len(common := shared & mine):
+            mine = set(log.reached[k])
+            for steps, shared in groups:
+                if common := shared & mine:
                     steps.append(k)
                     shared.intersection_update(common)
-                    names.update(kinds.split())
                     break
             else:
-                groups.append(([k], mine, set(kinds.split())))
+                groups.append(([k], mine))
+        names = {number: kind for kind, number in self.recorder.kinds.items()}
         result = []
-        for steps, shared, names in groups:
+        for steps, shared in groups:
             if len(steps) > 1:
                 top = max(shared)
-                site = self._locate([(top, 0)], lambda _: "")[0][1]
+                kind = names[top & 0xFFFF]
+                site = self._locate([(top >> 16, 0)], lambda _, kind=kind: kind)[0][1]
+                kinds = tuple(sorted({names[mark & 0xFFFF] for mark in shared}))
                 result.append(
-                    Walked(tuple(steps), len(shared), tuple(sorted(names)), site if site >= 0 else None)
+                    Walked(tuple(steps), len(shared), kinds, site if site >= 0 else None)
                 )
         return tuple(result)
 

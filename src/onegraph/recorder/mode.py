@@ -90,7 +90,7 @@ def make_mode(recorder: Recorder, tape: Tape) -> TorchFunctionMode:
                 site = site_of(key)
                 if site is None:
                     site = add_site(key, frame, frame_at(1))
-                    kinds[site] = torchapi.kinds_made(result, before)
+                    kinds[site] = torchapi.kinds_made(result, before, after)
                 if len(entries) >= tape.limit:
                     recorder.reseal(tape)
                 note((before - tape.last, after - before, site))

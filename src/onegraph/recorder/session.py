@@ -40,7 +40,7 @@ class EngineLog:
         self.output = array("H")
         self.parent = array("i")
         self.roots: dict[int, list[tuple[int, int]]] = {}
-        self.reached: dict[int, tuple[int, array[int], str]] = {}
+        self.reached: dict[int, array[int]] = {}
         self.turns: Counter[int] = Counter()
         self.walks = 0
 
@@ -70,6 +70,7 @@ class Recorder:
         self.open: dict[int, list[int]] = {}
         self.blind: list[str] = list(torchapi.missing())
         self.targets: dict[Any, int] = {}
+        self.kinds: dict[str, int] = {}
         self.failures: list[Any] = []
         self.active = False
         # Files are named relative to where the program was started.
@@ -231,8 +232,7 @@ class Recorder:
         """Note which nodes the call is about to walk, if they are few."""
         seen: set[Any] = set()
         stack = [o.node if isinstance(o, GradientEdge) else o.grad_fn for o in outputs]
-        numbers = array("q")
-        kinds = set()
+        marks = array("q")
         while stack:
             node = stack.pop()
             if node is None or node in seen:
@@ -242,12 +242,14 @@ class Recorder:
                 return
             number = torchapi.node_number(node)
             if number >= 0:
-                numbers.append(number)
-                kinds.add(node.name())
+                marks.append(self.mark(number, node.name()))
             stack.extend([edge[0] for edge in node.next_functions])
         self.engine.walks += 1
-        thread = self.engine.thread[ordinal - 1]
-        self.engine.reached[ordinal] = (thread, array("q", sorted(numbers)), " ".join(sorted(kinds)))
+        self.engine.reached[ordinal] = marks
+
+    def mark(self, number: int, kind: str) -> int:
+        """A node as one number: threads share sequence numbers, but rarely with the same type."""
+        return number << 16 | self.kinds.setdefault(kind, len(self.kinds)) & 0xFFFF
 
 
 def _explicit(outputs: Sequence[Any], gradients: Sequence[Any]) -> bool:

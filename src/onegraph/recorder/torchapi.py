@@ -99,22 +99,27 @@ def node_number(node: Any) -> int:
     return number if number < (1 << 62) else -1
 
 
-def kinds_made(result: Any, first: int, most: int = 64) -> frozenset[str]:
-    """Types of the nodes numbered from ``first`` on that lead to a call's result."""
-    stack = [result]
+def kinds_made(result: Any, first: int, after: int) -> frozenset[str]:
+    """Types of the nodes ``first..after-1``, as far as they lead to a call's result.
+
+    An input may come from another thread with a number in that range: no more nodes are taken
+    than the call made.
+    """
+    queue = [result]
     kinds = set()
-    seen = 0
-    while stack and seen < most:
-        item = stack.pop()
+    left = min(after - first, 64)
+    for item in queue:
+        if left <= 0:
+            break
         if isinstance(item, (tuple, list)):
-            stack.extend(item[:8])
+            queue.extend(item[:8])
             continue
         node = item.grad_fn if isinstance(item, torch.Tensor) else item
-        if not hasattr(node, "next_functions") or not first <= node_number(node) < 1 << 62:
+        if not hasattr(node, "next_functions") or not first <= node_number(node) < after:
             continue
-        seen += 1
+        left -= 1
         kinds.add(node.name())
-        stack.extend([other for other, _ in node.next_functions if other is not None])
+        queue.extend([other for other, _ in node.next_functions if other is not None])
     return frozenset(kinds)
 
 

@@ -159,7 +159,7 @@ def _decode(kind: Any, value: Any) -> Any:
     if origin in (Union, types.UnionType):
         options = [option for option in get_args(kind) if option is not type(None)]
         return None if value is None else _decode(options[0], value)
-    if kind is bytes or origin is array:
+    if kind in (bytes, array):
         ((code, text),) = value.items()
         raw = zlib.decompress(base64.b85decode(text))
         if kind is bytes:

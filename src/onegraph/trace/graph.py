@@ -6,6 +6,12 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    Ints = array[int]
+else:
+    Ints = array  # 3.11 cannot subscript it when annotations are read at run time
 
 
 class State(IntEnum):
@@ -40,16 +46,16 @@ class Graph:
     """
 
     kinds: tuple[str, ...]
-    kind: array[int]
-    number: array[int]
-    thread: array[int]
-    site: array[int]
-    call: array[int]
-    epoch: array[int]
+    kind: Ints
+    number: Ints
+    thread: Ints
+    site: Ints
+    call: Ints
+    epoch: Ints
     state: bytes
-    start: array[int]
-    target: array[int]
-    output: array[int]
+    start: Ints
+    target: Ints
+    output: Ints
     leaves: dict[int, str] = field(default_factory=dict)
     scalar: bytes = b""
     roots: tuple[int, ...] = ()

@@ -153,9 +153,9 @@ def plain() -> Any:
     return z.sum()
 
 
-@program(unknown=2)
+@program()
 def alias() -> Any:
-    """A Function applied by a name bound before recording began has no line."""
+    """A Function applied by a name bound before recording began has its line all the same."""
     x = leaf()
     y = x * 1
     y = scale(y, 2.0)
@@ -175,9 +175,9 @@ def nested() -> Any:
     return y, [node.kept for node in kept], list(KEPT)
 
 
-@program(unknown=3)
+@program()
 def alias_within() -> Any:
-    """An alias inside another Function has no line, not the other's line."""
+    """An alias inside another Function has its own line, not the other's."""
     KEPT.clear()
     x = leaf()
     y = Aliased.apply(x.exp())
@@ -217,7 +217,7 @@ def twice() -> Any:
     return w, grad, second
 
 
-@program(unknown=1)
+@program()
 def dirty() -> Any:
     """A Function that writes into a view makes the base's node, in the line that applies it."""
     x = leaf(4)
