@@ -180,6 +180,11 @@ def _spell_as_written(
 ) -> None:
     """`self.hidden`, not `model.hidden`, when that is what the lines in question say."""
     for candidate in live:
+        container = _container(candidate.name)
+        if container in written and not candidate.exact:
+            # What is carried is the list; its elements are never spoken of.
+            whole = candidates.setdefault(container, Candidate(container))
+            whole.score = max(whole.score, candidate.score + 1)
         if "." not in candidate.name:
             continue
         ending = last_part(candidate.name)

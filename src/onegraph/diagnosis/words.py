@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from onegraph.diagnosis.naming import Naming, last_part
@@ -25,6 +26,22 @@ class Telling:
     sites: dict[str, tuple[Site, ...]]
     parameters: tuple[str, ...]
     syntax: Syntax
+
+    @property
+    def stepped(self) -> frozenset[str] | None:
+        """The leaves written in place between the two calls; None when nothing was."""
+        failed, freed = self.story.failed, self.story.freed
+        if failed is None or freed is None:
+            return None
+        between = [
+            s for s in self.story.trace.stepped if freed.ordinal <= s.epoch < failed.ordinal
+        ]
+        return frozenset(n for s in between for n in s.names) if between else None
+
+    def loss(self, role: str) -> str | None:
+        """The tensor a role's call starts from, as written before ``.backward``."""
+        match = re.fullmatch(r"([\w.\[\]\"']+)\.backward\(.*\)", self.code(role))
+        return match.group(1) if match else None
 
     @property
     def it(self) -> str:
@@ -218,27 +235,43 @@ def remedies(t: Telling) -> tuple[Remedy, ...]:
 
 def _carried(t: Telling) -> tuple[Remedy, ...]:
     it = t.it
-    resets = _in_place_reset(t)
+    after = f" ({t.line('failed')})" if t.line("failed") else ""
     first = Remedy(
-        title=f"Detach {it} where the state crosses into the next step",
+        title=f"Detach {it} when the step ends, after its backward{after}",
         effect="truncates",
         effect_note="gradients then stop at the step's start (truncated backpropagation); a "
         "parameter that only the first step used gets no gradient from later ones",
-        edit=_detach_edit(t),
+        edit=_detached_between_steps(t),
     )
     anew = Remedy(
         title=f"Start every step from a fresh {it} when the steps are independent",
         effect="same",
         effect_note="no step depends on another, so no gradient is lost",
     )
-    if resets:
+    if _in_place_reset(t):
         anew = replace(
             anew,
-            title=f"Bind {it} to a new tensor instead of resetting its values in place",
+            title=f"Bind {it} to a new tensor instead of writing over its values",
             edit=f"{t.name} = torch.zeros_like({t.name})" if t.name and _single(t) else None,
         )
         return anew, first
     return first, anew
+
+
+def _detached_between_steps(t: Telling) -> str | None:
+    """An assignment to put after the backward, in the names that are visible there."""
+    binding = t.naming.binding if t.naming else None
+    if binding is None or (binding.depth is None and binding.holder == "closure"):
+        return None
+    name = binding.name
+    if re.fullmatch(r"[^\W\d][\w.]*", name):
+        return f"{name} = {name}.detach()"
+    match = re.fullmatch(r"([^\W\d][\w.]*)\[\d+\]", name)
+    if match and binding.holder in ("tuple", "list"):
+        whole = match.group(1)
+        each = f"h.detach() for h in {whole}"
+        return f"{whole} = tuple({each})" if binding.holder == "tuple" else f"{whole} = [{each}]"
+    return None
 
 
 def _in_place_reset(t: Telling) -> bool:
@@ -290,26 +323,39 @@ def _cached(t: Telling) -> tuple[Remedy, ...]:
 
 
 def _several(t: Telling) -> tuple[Remedy, ...]:
-    return (
-        Remedy(
-            title="Add the losses and call backward once",
-            effect="same",
-            effect_note="the sum's gradient is the sum of the gradients; any optimizer step then "
-            "comes after it",
-            edit="(loss_a + loss_b).backward()",
-        ),
-        Remedy(
-            title=f"Detach {t.it} for the loss that is not meant to train what made it",
-            effect="changes",
-            effect_note="that loss no longer reaches what made it",
-            edit=_detach_edit(t),
-        ),
-        Remedy(
-            title="Run the forward pass again for the second loss",
-            effect="same",
-            effect_note="costs a second forward pass; uses the weights as they are by then",
-        ),
+    one, two = t.loss("freed"), t.loss("failed")
+    summed = Remedy(
+        title="Add the losses and call backward once",
+        effect="same",
+        effect_note="the sum's gradient is the sum of the gradients; any optimizer step then "
+        "comes after it",
+        edit=f"({one} + {two}).backward()" if one and two and one != two else None,
     )
+    again = Remedy(
+        title="Run the forward pass again for the second loss",
+        effect="same",
+        effect_note="costs a forward pass; the second loss then uses the weights as they are now",
+    )
+    first = t.line("freed") or "the first backward"
+    cut = Remedy(
+        title=f"Detach {t.it} in the loss that is not meant to train what made it",
+        effect="changes",
+        effect_note="that loss no longer reaches what made it",
+    )
+    stepped = t.stepped
+    if stepped is None:
+        return summed, cut
+    if stepped.isdisjoint(t.parameters):
+        # The step after the first loss trains other weights than those behind the tensor.
+        name = t.name or "the tensor"
+        cut = replace(
+            cut,
+            title=f"Detach {t.it} in the first loss, which trains other weights ({first})",
+            effect_note="the first loss then stops there, as its optimizer step suggests it should",
+            edit=f"{name}.detach()" if t.name else None,
+        )
+        return cut, again
+    return again, cut
 
 
 def _sliced(t: Telling) -> tuple[Remedy, ...]:

@@ -38,6 +38,7 @@ from onegraph.trace import (
     Overwritten,
     Process,
     State,
+    Stepped,
     Trace,
     Walked,
     Write,
@@ -47,6 +48,7 @@ TIMEOUT_S = 60.0
 CALLS_KEPT = 80
 BINDINGS_KEPT = 4_000
 RUNS_KEPT = 16
+STEPS_KEPT = 12
 # Without a forked child the graph must stay small enough to be destroyed recursively.
 LIMIT_IN_PROCESS = 10_000
 
@@ -276,6 +278,7 @@ class Examination:
             bindings=bindings,
             failure=failure,
             walked=walked,
+            stepped=self._stepped(),
             sources=self.places.sources,
             blind=tuple(self.recorder.blind),
             lines_recorded=self.recorder.lines,
@@ -448,6 +451,23 @@ class Examination:
                 if not epochs or epochs[-1] != epoch:
                     epochs.append(epoch)
         return {site: tuple(sorted(set(epochs))[-RUNS_KEPT:]) for site, epochs in recent.items()}
+
+    def _stepped(self) -> tuple[Stepped, ...]:
+        """The latest in-place writes to trained leaves, gathered by line and time."""
+        owners: dict[int, tuple[int, ...]] = {
+            number: key if isinstance(key, tuple) else (key,)
+            for key, number in self.recorder.targets.items()
+        }
+        groups: dict[tuple[int, int], set[int]] = {}
+        for tape in self.recorder.all_tapes():
+            for target, site, epoch in tape.writes(max(0, self.ordinal - STEPS_KEPT)):
+                groups.setdefault((epoch, site), set()).update(owners.get(target, ()))
+        result = []
+        for (epoch, site), written in sorted(groups.items()):
+            index = self._site(site)
+            names = {self.parameters[i] for i in written if i in self.parameters}
+            result.append(Stepped(index if index >= 0 else None, epoch, tuple(sorted(names))))
+        return tuple(result)
 
     def _walked(self) -> tuple[Walked, ...]:
         """Groups of engine calls that walked the same nodes with no harm done."""

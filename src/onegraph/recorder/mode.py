@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.overrides import TorchFunctionMode
 
 from onegraph.recorder import torchapi
+from onegraph.recorder.frames import forget, uncounted
 
 if TYPE_CHECKING:
     from onegraph.recorder.session import Recorder
@@ -34,7 +34,11 @@ class InPlace(dict[Any, bool]):
         return writes
 
 
-def make_mode(recorder: Recorder, tape: Tape) -> TorchFunctionMode:
+class Recording(TorchFunctionMode):
+    """What marks a function mode as ours."""
+
+
+def make_mode(recorder: Recorder, tape: Tape) -> Recording:
     """The mode that writes one thread's tape.
 
     Everything it needs on each call is a local of this function: the call is on the hot path.
@@ -50,9 +54,10 @@ def make_mode(recorder: Recorder, tape: Tape) -> TorchFunctionMode:
     note = entries.extend
     in_place = recorder.in_place
     note_write = recorder.note_write
-    dispatch = _dispatch
+    unseen = torchapi.unseen
 
-    class RecordingMode(TorchFunctionMode):
+    class RecordingMode(Recording):
+        @uncounted
         def __torch_function__(  # type: ignore[override]
             self,
             func: Callable[..., Any],
@@ -60,13 +65,14 @@ def make_mode(recorder: Recorder, tape: Tape) -> TorchFunctionMode:
             args: Any = (),
             kwargs: dict[str, Any] | None = None,
         ) -> Any:
+            if types and _left_to_subclasses(func, types):
+                return NotImplemented
             before = number()
-            if types:
-                result = dispatch(self, func, types, args, kwargs)
-            elif kwargs:
-                result = func(*args, **kwargs)
-            else:
-                result = func(*args)
+            try:
+                result = func(*args, **kwargs) if kwargs else func(*args)
+            except BaseException as error:
+                forget(error)
+                raise
             after = number()
             if after != before:
                 frame = frame_at(1)
@@ -90,47 +96,46 @@ def make_mode(recorder: Recorder, tape: Tape) -> TorchFunctionMode:
                 site = site_of(key)
                 if site is None:
                     site = add_site(key, frame, frame_at(1))
-                    kinds[site] = torchapi.kinds_made(result, before, after)
+                    with unseen():
+                        kinds[site] = torchapi.kinds_made(result, before, after)
                 if len(entries) >= tape.limit:
                     recorder.reseal(tape)
                 note((before - tape.last, after - before, site))
                 tape.last = after
             elif in_place[func]:
-                note_write(tape, args)
+                with unseen():
+                    note_write(tape, args)
             return result
 
     return RecordingMode()
 
 
-def _dispatch(
-    mode: TorchFunctionMode,
-    func: Callable[..., Any],
-    types: tuple[type, ...],
-    args: Any,
-    kwargs: dict[str, Any] | None,
+def retire(mode: Recording) -> None:
+    """Make a mode do nothing: it is on the stack of a thread that only itself can take it off."""
+    type(mode).__torch_function__ = _pass_on  # type: ignore[assignment]
+
+
+@uncounted
+def _pass_on(
+    mode: Recording, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
 ) -> Any:
-    """Hand a call to the tensor subclasses it involves, with the mode still watching inside.
-
-    This is what torch does next, except that it would leave the mode off, so the user's own
-    ``__torch_function__`` would go unseen.
-    """
-    if not torchapi.subclasses_dispatch() or not any(map(_has_own_dispatch, types)):
-        return func(*args, **(kwargs or {}))
-    torchapi.push_mode(mode)
+    if types and _left_to_subclasses(func, types):
+        return NotImplemented
     try:
-        for kind in types:
-            result = kind.__torch_function__(func, types, args, kwargs or {})  # type: ignore[attr-defined]
-            if result is not NotImplemented:
-                return result
-    finally:
-        torchapi.remove_mode(mode)
-    return func(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+    except BaseException as error:
+        forget(error)
+        raise
 
 
-def _has_own_dispatch(kind: type) -> bool:
-    handler = kind.__torch_function__  # type: ignore[attr-defined]
-    return handler is not _DISABLED and getattr(handler, "__func__", None) is not _PLAIN
+def _left_to_subclasses(func: Callable[..., Any], types: tuple[type, ...]) -> bool:
+    """Whether the mode declines: torch then asks the tensor subclasses, with the mode still on.
 
-
-_PLAIN = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
-_DISABLED = torchapi.disabled_dispatch
+    So their own handlers are called by torch, once each, and what they call is recorded. A device
+    below the mode would be passed over, though, where it has something to add.
+    """
+    return (
+        any(map(torchapi.dispatches, types))
+        and torchapi.subclasses_dispatch()
+        and not torchapi.completed_by_device(func)
+    )

@@ -144,8 +144,9 @@ def _parts(value: Any, name: str) -> Iterator[tuple[str, Any, str | None]]:
         for field in value._fields:
             yield f"{name}.{field}", getattr(value, field), "attribute"
     elif isinstance(value, (list, tuple, deque)):
+        kind = "tuple" if type(value) is tuple else "list" if type(value) is list else "item"
         for position, part in enumerate(list(value)[:ITEMS]):
-            yield f"{name}[{position}]", part, "item"
+            yield f"{name}[{position}]", part, kind
         if len(value) > ITEMS:
             yield f"{name}[{len(value) - 1}]", value[-1], "item"
     elif isinstance(value, (set, frozenset)):

@@ -10,16 +10,18 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-import torch.overrides
 from torch.autograd.function import Function
 
 from onegraph.recorder import torchapi
+from onegraph.recorder.frames import forget, uncounted
 from onegraph.recorder.imports import AfterImport
+from onegraph.recorder.mode import Recording, retire
 from onegraph.recorder.session import Recorder
+from onegraph.recorder.tape import Tape
 
 
 class Patches:
@@ -28,10 +30,13 @@ class Patches:
     def __init__(self, recorder: Recorder, failed: Callable[..., None]) -> None:
         self.recorder = recorder
         self.failed = failed
-        self._undo: list[tuple[Any, str, Any]] = []
-        self._finder: AfterImport | None = None
-        self._compiling = 0
-        self._hidden_from_compilers: list[tuple[Any, str, Any, Any]] = []
+        # (home, name, original, wrapper), to be undone newest first.
+        self._undo: list[tuple[Any, str, Any, Any]] = []
+        self._then: list[Callable[[], None]] = []
+        self._questions = Questions(self._tape)
+        # Threads in compiled code, with the frame that switched Dynamo on.
+        self._regions: dict[int, int] = {}
+        self._lock = threading.Lock()
 
     def install(self) -> None:
         """Wrap what the recorder needs; with ``lines`` off that is the engine alone."""
@@ -41,74 +46,82 @@ class Patches:
             return
         if "apply" in vars(Function):
             self._replace(Function, "apply", self._apply(vars(Function)["apply"].__func__))
-        self._replace(
-            torch.overrides, "has_torch_function", self._asks(torch.overrides.has_torch_function)
-        )
-        self._hidden_from_compilers = [
-            (home, name, original, vars(home)[name])
-            for home, name, original in self._undo
-            if home in (Function, torch.overrides)
-        ]
+        self._questions.answer()
         self._replace(
             threading.Thread,
             "_bootstrap_inner",
             self._thread(threading.Thread._bootstrap_inner),  # type: ignore[attr-defined]
         )
-        self._finder = AfterImport(
-            {
-                "torch._dynamo.eval_frame": self._patch_dynamo,
-                "torch.jit._script": self._patch_script,
-            }
-        )
-        self._finder.install()
-        _at_fork(self.recorder)
+        finder = AfterImport({"torch._dynamo.eval_frame": self._patch_dynamo})
+        finder.install()
+        self._then.append(finder.remove)
+        _at_fork(self)
 
     def remove(self) -> None:
-        """Put every original back, newest first."""
-        if self._finder is not None:
-            self._finder.remove()
-            self._finder = None
+        """Put every original back.
+
+        A mode can be taken off a thread by that thread alone. While others have one, it does
+        nothing, and the wrappers stay until each has taken its own off, at its next call.
+        """
+        if self.recorder.tapes:
+            for tape in self.recorder.tapes.values():
+                retire(tape.mode)
+            return
+        self._questions.leave()
+        while self._then:
+            self._then.pop()()
         while self._undo:
-            home, name, original = self._undo.pop()
-            setattr(home, name, original)
+            home, name, original, wrapper = self._undo.pop()
+            # Where somebody has since wrapped our wrapper, it stays and passes through.
+            if vars(home).get(name) is wrapper:
+                setattr(home, name, original)
 
     def _replace(self, home: Any, name: str, wrapper: Any) -> None:
-        self._undo.append((home, name, vars(home)[name]))
+        self._undo.append((home, name, vars(home)[name], wrapper))
         setattr(home, name, wrapper)
+
+    def _tape(self) -> Tape | None:
+        """This thread's tape while recording; afterwards the thread lets go of its mode."""
+        recorder = self.recorder
+        if recorder.active:
+            return recorder.tape()
+        if recorder.tapes and recorder.tape() is not None:
+            recorder.leave_thread()
+            self.remove()
+        return None
 
     # -- the engine: the mode is off while it runs, so hooks and recomputation go unseen ---------
 
     def _engine(self, original: Callable[..., Any]) -> Callable[..., Any]:
         recorder, failed = self.recorder, self.failed
+        number = torchapi.sequence_number
 
         @functools.wraps(original)
+        @uncounted
         def _engine_run_backward(t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+            tape = self._tape()
             if not recorder.active:
                 return original(t_outputs, *args, **kwargs)
-            ordinal = recorder.begin(t_outputs, args, kwargs)
-            tape = recorder.tape()
-            mode = None
-            before = 0
-            if tape is not None and tape.suspended is None:
-                mode = tape.mode
-                assert torchapi.sequence_number is not None
-                before = torchapi.sequence_number()
-                if any(m is mode for m in torchapi.modes()):
-                    mode = None
-                else:
-                    torchapi.push_mode(mode)
+            with torchapi.unseen():
+                ordinal = recorder.begin(t_outputs, args, kwargs)
+            watched = tape is not None and tape.suspended is None
+            before = number() if number is not None else 0
+            pushed = watched and not any(m is tape.mode for m in torchapi.modes())
+            if pushed:
+                torchapi.push_mode(tape.mode)
             try:
                 return original(t_outputs, *args, **kwargs)
             except BaseException as error:
-                failed(ordinal, error, t_outputs)
+                with torchapi.unseen():
+                    failed(ordinal, error, t_outputs)
+                forget(error)
                 raise
             finally:
-                if mode is not None:
-                    torchapi.remove_mode(mode)
-                if tape is not None and torchapi.sequence_number is not None:
-                    after = torchapi.sequence_number()
-                    if after != before and recorder.active:
-                        recorder.note(tape, before, after, 2)
+                if pushed:
+                    torchapi.remove_mode(tape.mode)
+                after = number() if number is not None else 0
+                if watched and after != before and recorder.active:
+                    recorder.note(tape, before, after, 2)
                 recorder.end(ordinal)
 
         return _engine_run_backward
@@ -117,39 +130,25 @@ class Patches:
 
     def _apply(self, original: Callable[..., Any]) -> Any:
         recorder = self.recorder
+        number = torchapi.sequence_number
 
         @functools.wraps(original)
+        @uncounted
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-            tape = recorder.tape() if recorder.active else None
-            if tape is None or tape.suspended is not None:
-                return original(cls, *args, **kwargs)
-            assert torchapi.sequence_number is not None
-            before = torchapi.sequence_number()
-            result = original(cls, *args, **kwargs)
-            after = torchapi.sequence_number()
-            if after != before:
-                recorder.note(tape, before, after, 2)
+            tape = self._tape()
+            before = number() if number is not None else 0
+            try:
+                result = original(cls, *args, **kwargs)
+            except BaseException as error:
+                forget(error)
+                raise
+            if tape is not None and tape.suspended is None and number is not None:
+                after = number()
+                if after != before:
+                    recorder.note(tape, before, after, 2)
             return result
 
         return classmethod(apply)
-
-    # -- attention's fast path asks whether anybody watches; the answer must not be us -----------
-
-    def _asks(self, original: Callable[..., bool]) -> Callable[..., bool]:
-        recorder = self.recorder
-
-        @functools.wraps(original)
-        def has_torch_function(relevant_args: Any) -> bool:
-            tape = recorder.tape() if recorder.active else None
-            above = None if tape is None else torchapi.remove_mode(tape.mode)
-            if tape is None or above is None:
-                return original(relevant_args)
-            try:
-                return original(relevant_args)
-            finally:
-                torchapi.insert_mode(tape.mode, above)
-
-        return has_torch_function
 
     # -- compiled code guards on the mode: set it aside wherever Dynamo is switched on ------------
 
@@ -158,70 +157,57 @@ class Patches:
         if original is None:
             self.recorder.blind.append("torch.compile: this torch switches Dynamo in another way")
             return
-        recorder = self.recorder
-        number = torchapi.sequence_number
-        assert number is not None
+        regions = self._regions
 
         @functools.wraps(original)
         def _maybe_set_eval_frame(callback: Any) -> Any:
-            tape = recorder.tape() if recorder.active else None
-            if tape is None or tape.mode is None:
-                return original(callback)
+            tape = self._tape()
+            thread = threading.get_ident()
             caller = sys._getframe(1)
-            if tape.suspended is None:
+            if thread not in regions:
                 # Calls from `__enter__` are left alone: their end comes from another frame.
-                if callback is not None and caller.f_code.co_name != "__enter__":
-                    tape.suspended = torchapi.remove_mode(tape.mode)
-                    if tape.suspended is not None:
-                        tape.paused_by, tape.paused_at = id(caller), number()
-                        self._compiling_begins()
+                begins = callback is not None and caller.f_code.co_name != "__enter__"
+                if begins and self.recorder.active:
+                    self._set_aside(thread, id(caller), tape)
                 return original(callback)
             result = original(callback)
-            if callback is None and tape.paused_by == id(caller):
-                # The call that began the region ends it. While it compiles, Dynamo is off and on
-                # many times. What the region made belongs to the line that called it.
-                above, tape.suspended = tape.suspended, None
-                self._compiling_ends()
-                after = number()
-                if after != tape.paused_at:
-                    recorder.note(tape, tape.paused_at, after, 2)
-                torchapi.insert_mode(tape.mode, above)
+            # The call that began the region ends it. While it compiles, Dynamo is off and on many
+            # times.
+            if callback is None and regions[thread] == id(caller):
+                self._resume(thread, tape)
             return result
 
         self._replace(module, "_maybe_set_eval_frame", _maybe_set_eval_frame)
 
-    def _compiling_begins(self) -> None:
-        """Show torch's own functions to a compiler that reads them."""
-        self._compiling += 1
-        if self._compiling == 1:
-            for home, name, original, _ in self._hidden_from_compilers:
-                setattr(home, name, original)
+    def _set_aside(self, thread: int, caller: int, tape: Tape | None) -> None:
+        """Begin a compiled region: no mode, and torch's own functions for compilers to read."""
+        with self._lock:
+            self._regions[thread] = caller
+            if len(self._regions) == 1:
+                self._show_originals(True)
+        if tape is not None and torchapi.remove_mode(tape.mode):
+            assert torchapi.sequence_number is not None
+            tape.suspended, tape.paused_at = 0, torchapi.sequence_number()
 
-    def _compiling_ends(self) -> None:
-        self._compiling -= 1
-        if self._compiling == 0:
-            for home, name, _, wrapper in self._hidden_from_compilers:
-                setattr(home, name, wrapper)
+    def _resume(self, thread: int, tape: Tape | None) -> None:
+        """End a compiled region; what it made belongs to the line that called it."""
+        with self._lock:
+            del self._regions[thread]
+            if not self._regions and self.recorder.active:
+                self._show_originals(False)
+        if tape is not None and tape.suspended is not None:
+            tape.suspended = None
+            assert torchapi.sequence_number is not None
+            after = torchapi.sequence_number()
+            if after != tape.paused_at:
+                self.recorder.note(tape, tape.paused_at, after, 3)
+            torchapi.push_mode(tape.mode)
 
-    # -- TorchScript compiles the source of what it finds, which must be torch's own --------------
-
-    def _patch_script(self, module: ModuleType) -> None:
-        original = getattr(module, "_script_impl", None)
-        if original is None:
-            self.recorder.blind.append("torch.jit.script: modules with attention may not compile")
-            return
-
-        @functools.wraps(original)
-        def _script_impl(*args: Any, **kwargs: Any) -> Any:
-            if not self.recorder.active:
-                return original(*args, **kwargs)
-            self._compiling_begins()
-            try:
-                return original(*args, **kwargs)
-            finally:
-                self._compiling_ends()
-
-        self._replace(module, "_script_impl", _script_impl)
+    def _show_originals(self, originals: bool) -> None:
+        self._questions.show(originals)
+        for home, name, original, wrapper in self._undo:
+            if home is Function and vars(home).get(name) is (wrapper if originals else original):
+                setattr(home, name, original if originals else wrapper)
 
     # -- the mode and the counter belong to one thread each ---------------------------------------
 
@@ -229,6 +215,7 @@ class Patches:
         recorder = self.recorder
 
         @functools.wraps(original)
+        @uncounted
         def _bootstrap_inner(thread: threading.Thread) -> Any:
             if not recorder.active:
                 return original(thread)
@@ -237,24 +224,104 @@ class Patches:
                 return original(thread)
             finally:
                 recorder.leave_thread()
+                if not recorder.active:
+                    self.remove()
 
         return _bootstrap_inner
 
 
-_forked: list[Recorder] = []
+class Questions:
+    """Answers torch's Python functions that ask whether anybody watches a call: not us.
+
+    Attention asks for the sake of its fast path, most others to start over through the mode. They
+    would be on the stack twice then, in tracebacks and in the levels that warnings count, for
+    nothing: what they call inside is seen one by one.
+    """
+
+    def __init__(self, tape: Callable[[], Tape | None]) -> None:
+        self._tape = tape
+        # By name: torch's own function and ours.
+        self._pairs: dict[str, tuple[Any, Any]] = {}
+        self._places: list[tuple[dict[str, Any], str]] = []
+        self._modules = 0
+        self._unscript: list[Callable[[], None]] = []
+
+    def answer(self) -> None:
+        """Put our functions wherever torch's own are bound under their names."""
+        for name, original in torchapi.questions().items():
+            ours = self._asks(original)
+            self._pairs[name] = original, ours
+            self._unscript.append(torchapi.script_as_builtin(ours, original))
+        self.show(False)
+
+    def leave(self) -> None:
+        """Put torch's own functions back, also where modules imported since then took ours."""
+        self.show(True)
+        while self._unscript:
+            self._unscript.pop()()
+        self._pairs.clear()
+        self._places.clear()
+
+    def show(self, originals: bool) -> None:
+        """Let modules have torch's own functions or ours."""
+        if len(sys.modules) != self._modules:
+            self._modules = len(sys.modules)
+            self._places = list(_bound(self._pairs))
+        for names, name in self._places:
+            original, ours = self._pairs[name]
+            now, then = (ours, original) if originals else (original, ours)
+            if names.get(name) is now:
+                names[name] = then
+
+    def _asks(self, original: Callable[..., bool]) -> Callable[..., bool]:
+        modes, remove, push = torchapi.modes, torchapi.remove_mode, torchapi.push_mode
+
+        @functools.wraps(original)
+        def asks(*args: Any) -> bool:
+            if not original(*args):
+                return False
+            ours = [mode for mode in modes() if isinstance(mode, Recording)]
+            for mode in ours:
+                remove(mode)
+            try:
+                return original(*args)
+            finally:
+                if self._tape() is not None:
+                    for mode in ours:
+                        push(mode)
+
+        return asks
 
 
-def _at_fork(recorder: Recorder) -> None:
+def _bound(pairs: dict[str, tuple[Any, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
+    """The modules' namespaces that have one of the functions under its name."""
+    for module in list(sys.modules.values()):
+        try:
+            # A lazily loaded module would load if asked in the usual way.
+            names = object.__getattribute__(module, "__dict__")
+        except AttributeError:
+            continue
+        for name, pair in pairs.items():
+            found = names.get(name)
+            if found is not None and any(found is one for one in pair):
+                yield names, name
+
+
+_forked: list[Patches] = []
+
+
+def _at_fork(patches: Patches) -> None:
     """Drop the recording in forked children: a data loader's worker is not the program."""
     if not _forked and hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_in_child)
-    _forked[:] = [recorder]
+    _forked[:] = [patches]
 
 
 def _in_child() -> None:
-    for recorder in _forked:
+    for patches in _forked:
+        recorder = patches.recorder
         if recorder.active:
             recorder.active = False
-            tape = recorder.tape()
-            if tape is not None and tape.mode is not None:
-                torchapi.remove_mode(tape.mode)
+            recorder.leave_thread()
+            recorder.tapes.clear()
+            patches.remove()

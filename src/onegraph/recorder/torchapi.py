@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 import torch.overrides
+import torch.utils._device
 from torch.autograd import graph as engine_module
 from torch.autograd.function import Function
+from torch.utils._device import DeviceContext
 
 sequence_number: Callable[[], int] | None = getattr(torch.autograd, "_get_sequence_nr", None)
 
@@ -24,13 +27,50 @@ _pop = getattr(torch.overrides, "_pop_mode", None)
 _stack = getattr(torch.overrides, "_get_current_function_mode_stack", None)
 
 
-disabled_dispatch = getattr(torch._C, "_disabled_torch_function_impl", None)
+# What torch's own Python functions ask before they let a function mode take over.
+QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+
+# While it is entered, no function mode and no tensor subclass sees what is asked of tensors.
+unseen: Callable[[], Any] = getattr(torch._C, "DisableTorchFunction", nullcontext)
+
+
+def questions() -> dict[str, Callable[..., bool]]:
+    """The functions named in `QUESTIONS`, as far as this torch has them."""
+    return {n: vars(torch.overrides)[n] for n in QUESTIONS if hasattr(torch.overrides, n)}
+
+
+def script_as_builtin(function: Any, original: Any) -> Callable[[], None]:
+    """Let TorchScript take ``function`` for the builtin ``original``; return what undoes it."""
+    builtins = sys.modules.get("torch.jit._builtins")
+    known = getattr(builtins, "_get_builtin_table", dict)()
+    if id(original) not in known:
+        return lambda: None
+    known[id(function)] = known[id(original)]
+    return lambda: known.pop(id(function), None)
+
+
+_DEFAULT_DISPATCH = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
+_NO_DISPATCH = getattr(torch._C, "_disabled_torch_function_impl", None)
+
+
+def dispatches(kind: type) -> bool:
+    """Whether a type, met while modes are asked, handles functions in a way of its own."""
+    handler = getattr(kind, "__torch_function__", _NO_DISPATCH)
+    return (
+        handler is not _NO_DISPATCH and getattr(handler, "__func__", None) is not _DEFAULT_DISPATCH
+    )
 
 
 def subclasses_dispatch() -> bool:
     """Whether tensor subclasses' own ``__torch_function__`` is consulted at this point."""
     enabled = getattr(torch._C, "_is_torch_function_enabled", None)
     return bool(enabled()) if enabled is not None else False
+
+
+def completed_by_device(func: Any) -> bool:
+    """Whether a device set for this thread would add itself to a call of ``func``."""
+    constructors = getattr(torch.utils._device, "_device_constructors", tuple)()
+    return any(isinstance(m, DeviceContext) for m in modes()) and func in constructors
 
 
 def missing() -> tuple[str, ...]:
@@ -51,46 +91,35 @@ def modes() -> list[Any]:
 
 
 def push_mode(mode: Any) -> None:
-    """Put a function mode on top of this thread's stack."""
-    assert _push is not None
-    _push(mode)
+    """Put a function mode below those of the program, above a device's, which must be lowest.
 
-
-def remove_mode(mode: Any) -> int | None:
-    """Take ``mode`` out of this thread's stack, wherever it is; return how many lay above it."""
+    The program's own modes then nest as without us: what it pushes last is what it pops first.
+    """
     assert _pop is not None and _push is not None
-    if not any(m is mode for m in modes()):
-        return None
-    above = []
-    while (top := _pop()) is not mode:
-        above.append(top)
-    for other in reversed(above):
-        _push(other)
-    return len(above)
-
-
-def insert_mode(mode: Any, above: int) -> None:
-    """Put ``mode`` back below the ``above`` topmost modes, the inverse of `remove_mode`."""
-    assert _pop is not None and _push is not None
-    lifted = [_pop() for _ in range(min(above, len(modes())))]
+    lifted = [_pop() for _ in modes()]
+    if lifted and isinstance(lifted[-1], DeviceContext):
+        _push(lifted.pop())
     _push(mode)
     for other in reversed(lifted):
         _push(other)
 
 
+def remove_mode(mode: Any) -> bool:
+    """Take ``mode`` out of this thread's stack, wherever it is; return whether it was there."""
+    assert _pop is not None and _push is not None
+    if not any(m is mode for m in modes()):
+        return False
+    above = []
+    while (top := _pop()) is not mode:
+        above.append(top)
+    for other in reversed(above):
+        _push(other)
+    return True
+
+
 def engine_homes() -> list[Any]:
     """The modules whose ``_engine_run_backward`` starts the engine."""
     return [m for m in (engine_module, torch.autograd) if hasattr(m, "_engine_run_backward")]
-
-
-def dynamo_frames() -> Any:
-    """The loaded ``torch._dynamo.eval_frame`` module, or None while nothing was compiled."""
-    return sys.modules.get("torch._dynamo.eval_frame")
-
-
-def jit_script_module() -> Any:
-    """The loaded module that compiles for `torch.jit.script`, or None."""
-    return sys.modules.get("torch.jit._script")
 
 
 def node_number(node: Any) -> int:

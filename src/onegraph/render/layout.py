@@ -99,6 +99,19 @@ def _row(
     place = f"  {site.file}:{site.line}   "
     code, column, length = _shown(site, finding, report) if source else ("", None, 0)
     label = site.label or ""
+    if cell_len(place) > width // 3:
+        # A long path takes a line of its own, so the code has room.
+        first = Line(((place.rstrip(), "place"), ("   ", ""), (label if source else "", "label")))
+        if cell_len(first.text) <= width and source:
+            return [first, *_marked("      ", code, column, length, "", width)]
+        return [Line(((place.rstrip(), "place"),)), *_marked("      ", code, column, length, label, width)]
+    return _marked(place, code, column, length, label, width)
+
+
+def _marked(
+    place: str, code: str, column: int | None, length: int, label: str, width: int
+) -> list[Line]:
+    """Code after ``place``, the mark below it, the label where it fits."""
     lines: list[Line] = []
     room = width - cell_len(place)
     if cell_len(code) > room:

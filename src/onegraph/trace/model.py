@@ -118,6 +118,15 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class Stepped:
+    """Leaf tensors written in place, without history, after ``epoch`` engine calls had begun."""
+
+    site: int | None
+    epoch: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Overwritten:
     """The saved tensor that was found changed."""
 
@@ -187,6 +196,7 @@ class Trace:
     bindings: tuple[Binding, ...] = ()
     failure: Failure | None = None
     walked: tuple[Walked, ...] = ()
+    stepped: tuple[Stepped, ...] = ()
     sources: dict[str, Source] = field(default_factory=dict)
     blind: tuple[str, ...] = ()
     lines_recorded: bool = True
