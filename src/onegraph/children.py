@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from onegraph import api
-from onegraph.deliver import Wanted, deliver
+from onegraph.deliver import Wanted, deliver, undisturbed
 
 
 class RecordedRank:
@@ -26,11 +26,12 @@ class RecordedRank:
             error = raised
             raise
         finally:
-            trace = session.trace_of(error) if error is not None else None
-            traces = session.all_traces(trace)
-            api.end(session)
-            outcome = "finished" if error is None else "raised"
-            deliver(self.wanted, traces, outcome, 0 if error is None else 1, error, rank=rank)
+            with undisturbed():
+                trace = session.trace_of(error) if error is not None else None
+                traces = session.all_traces(trace)
+                api.end(session)
+                outcome = "finished" if error is None else "raised"
+                deliver(self.wanted, traces, outcome, 0 if error is None else 1, error, rank=rank)
 
 
 def patch(module: ModuleType, wanted: Wanted) -> None:

@@ -49,13 +49,12 @@ def deliver(
         process=process,
         notes=wanted.notes,
     )
-    with _undisturbed():
-        if wanted.json:
-            _write(wanted.json, process.rank, codec.report_to_json(report))
-        if wanted.trace:
-            _write(wanted.trace, process.rank, codec.traces_to_json(traces, report))
-        if report.findings:
-            show(report, source=wanted.source)
+    if wanted.json:
+        _write(wanted.json, process.rank, codec.report_to_json(report))
+    if wanted.trace:
+        _write(wanted.trace, process.rank, codec.traces_to_json(traces, report))
+    if report.findings:
+        show(report, source=wanted.source)
     return report
 
 
@@ -129,7 +128,7 @@ def _one_at_a_time(rank: int | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
+def undisturbed() -> Iterator[None]:
     """Finish the report before a launcher's SIGTERM ends this rank because another one failed."""
     pending: list[int] = []
     try:

@@ -11,13 +11,20 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from onegraph import api
-from onegraph.recorder.autopsy import _NOBODY, Examination
+from onegraph.recorder.autopsy import Examination
 from onegraph.recorder.names import Names
 from onegraph.recorder.session import Recorder
 
 _ENTRY = re.compile(r'\s*File "(.*)", line (\d+), in ')
 
 Place = tuple[str, int]
+
+
+class _Nameless(Names):
+    """No names: looking for them takes far longer than judging lines."""
+
+    def __init__(self) -> None:
+        self.tensors, self.nodes, self.modules, self.optimizers = [], [], [], []
 
 
 @dataclass
@@ -73,9 +80,7 @@ def roots_of(result: Any) -> list[Any]:
 def compare(recorder: Recorder, roots: Iterable[Any]) -> Tally:
     """Judge every node below the roots against the traceback that anomaly mode left on it."""
     tally = Tally()
-    examination = Examination(
-        recorder, roots, [], recorder.ordinal + 1, None, Names([], _NOBODY)
-    )
+    examination = Examination(recorder, roots, [], recorder.ordinal + 1, None, _Nameless())
     for position, node in enumerate(examination.walk.nodes):
         truth = _truth(recorder, node)
         if examination.walk.number[position] < 0 or truth is None:

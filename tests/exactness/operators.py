@@ -24,13 +24,15 @@ class Survey:
     forward: Tally = field(default_factory=Tally)
     backward: Tally = field(default_factory=Tally)
     different: list[str] = field(default_factory=list)
+    unsteady: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         return (
             f"{self.ops} operators, {self.samples} samples; nodes of the forward pass: "
-            f"{self.forward}; of derivatives: {self.backward}; without samples here: "
-            f"{len(self.skipped)}"
+            f"{self.forward}; of derivatives: {self.backward}; "
+            f"gradients that recording changed: {len(self.different)}, "
+            f"that differ without it: {len(self.unsteady)}"
         )
 
 
@@ -63,20 +65,22 @@ def _samples(op: Any, most: int) -> Iterator[Any]:
 
 
 def _try(op: Any, sample: Any, result: Survey) -> None:
-    name = f"{op.full_name} {sample.summary()}"
     plain = _gradients(op, sample)
+    again = _gradients(op, sample)
     session = api.begin(lines=True)
     try:
         watched = _gradients(op, sample)
         with torch.autograd.set_detect_anomaly(True, check_nan=False):
             made = _between(op, sample)
             result.forward += compare(session.recorder, roots_of(made))
-            twice = _derivatives(made[1], sample)
+            twice = _derivatives(made[1], sample, twice=True)
             result.backward += compare(session.recorder, roots_of(twice))
     finally:
         api.end(session)
-    if not _identical(plain, watched):
-        result.different.append(name)
+    if not _identical(plain, again):
+        result.unsteady.append(op.full_name)
+    elif not _identical(plain, watched):
+        result.different.append(f"{op.full_name} {sample.summary()}")
 
 
 def _between(op: Any, sample: Any) -> tuple[Any, Any, Any]:
@@ -91,33 +95,34 @@ def _between(op: Any, sample: Any) -> tuple[Any, Any, Any]:
 def _gradients(op: Any, sample: Any) -> list[Any]:
     """What the operator returns, and its gradients."""
     _, made, _ = _between(op, sample)
-    made = [t for t in tree_leaves(made) if isinstance(t, torch.Tensor)]
-    outputs, inputs = _ends(made, sample)
-    if not outputs or not inputs:
-        return made
-    ones = [torch.ones_like(t) for t in outputs]
-    return made + list(torch.autograd.grad(outputs, inputs, ones, allow_unused=True))
+    return _tensors(made) + _derivatives(made, sample, twice=False)
 
 
-def _derivatives(made: Any, sample: Any) -> list[Any]:
-    """Gradients with a graph of their own, for an operator that has second derivatives."""
-    outputs, inputs = _ends(tree_leaves(made), sample)
+def _derivatives(made: Any, sample: Any, *, twice: bool) -> list[Any]:
+    outputs = [
+        t.to_dense() if t.is_sparse else t
+        for t in _tensors(sample.output_process_fn_grad(made))
+        if t.requires_grad
+    ]
+    inputs = [
+        t for t in _tensors((sample.input, sample.args, sample.kwargs)) if t.requires_grad
+    ]
     if not outputs or not inputs:
         return []
-    ones = [torch.ones_like(t).requires_grad_() for t in outputs]
+    ones = [torch.ones_like(t).requires_grad_(twice) for t in outputs]
     try:
         return list(
-            torch.autograd.grad(outputs, inputs, ones, allow_unused=True, create_graph=True)
+            torch.autograd.grad(outputs, inputs, ones, allow_unused=True, create_graph=twice)
         )
-    except (RuntimeError, NotImplementedError):
-        return []
+    except RuntimeError as error:
+        # Some operators can be differentiated only once.
+        if twice and "differentia" in str(error):
+            return []
+        raise
 
 
-def _ends(made: list[Any], sample: Any) -> tuple[list[Any], list[Any]]:
-    leaves = tree_leaves((sample.input, sample.args, sample.kwargs))
-    inputs = [t for t in leaves if isinstance(t, torch.Tensor) and t.requires_grad]
-    outputs = [t for t in made if isinstance(t, torch.Tensor) and t.requires_grad]
-    return outputs, inputs
+def _tensors(nested: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(nested) if isinstance(leaf, torch.Tensor)]
 
 
 def _identical(left: list[Any], right: list[Any]) -> bool:
@@ -127,10 +132,15 @@ def _identical(left: list[Any], right: list[Any]) -> bool:
 def _same_bits(left: Any, right: Any) -> bool:
     if left is None or right is None:
         return left is right
-    if left.layout != torch.strided:
-        left, right = left.to_dense(), right.to_dense()
-    if left.shape != right.shape or left.dtype != right.dtype:
-        return False
-    left, right = left.detach().resolve_conj(), right.detach().resolve_conj()
-    return bool(torch.equal(*(t.resolve_neg().contiguous().flatten().view(torch.uint8)
-                              if t.numel() else t for t in (left, right))))
+    return left.shape == right.shape and left.dtype == right.dtype and _bits(left) == _bits(right)
+
+
+# numpy lacks these; every value of theirs is one of a larger type too.
+_WIDER = {torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
+
+
+def _bits(tensor: torch.Tensor) -> bytes:
+    tensor = tensor.detach()
+    if tensor.layout != torch.strided:
+        tensor = tensor.to_dense()
+    return tensor.to(_WIDER.get(tensor.dtype, tensor.dtype)).numpy(force=True).tobytes()

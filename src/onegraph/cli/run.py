@@ -32,7 +32,7 @@ def main(options: argparse.Namespace) -> int:
     """Run the program; its exit status is ours."""
     from onegraph import api
     from onegraph.cli import launch
-    from onegraph.deliver import Wanted, deliver
+    from onegraph.deliver import Wanted, deliver, undisturbed
 
     kind = "module" if options.module else "code" if options.code else "script"
     target = launch.Target(kind, options.target, tuple(options.args))  # type: ignore[arg-type]
@@ -58,9 +58,10 @@ def main(options: argparse.Namespace) -> int:
         error = outcome.exception
         if isinstance(error, SystemExit):
             error = error.__context__ if _explains(error.__context__) else None
-        traces = watch.finish(error)
         kept = outcome.exception if not isinstance(outcome.exception, SystemExit) else None
-        deliver(wanted, traces, outcome.kind, outcome.exit_status, kept)
+        with undisturbed():
+            traces = watch.finish(error)
+            deliver(wanted, traces, outcome.kind, outcome.exit_status, kept)
 
     try:
         return launch.run(target, strip=strip, report=tell)

@@ -284,9 +284,10 @@ def _users_own(case: Case, node: int, *, cutting: bool) -> bool:
     statement = case.syntax.statement(frames[0])
     if not cutting or statement is None:
         return True
-    # The same line with the same index takes the same part every time.
-    again = case.story.crossed(node) is not None
-    return statement.cuts and (statement.varies or not again)
+    # A line that runs in every turn with the same index takes the same part every time.
+    story = case.story
+    fresh = story.freed is not None and story.born_after(node, story.freed)
+    return statement.cuts and (statement.varies or not (fresh and story.again))
 
 
 def restated(case: Case) -> bool:
@@ -379,8 +380,8 @@ def decide(case: Case) -> Verdict:
     for bridge in (time_bridge, share_bridge):
         if bridge is not None and (target_side(case, bridge) or target_in_source(case, bridge)):
             return verdict("undetached-target", bridge)
-    if story.rebuilt(entry.old) and not within:
-        return verdict("carried-state")
+    if not within and (story.rebuilt(entry.old) or _seems_rebuilt(case, entry)):
+        return verdict("carried-state", inferred=None if story.rebuilt(entry.old) else "its kind")
     for bridge in (share_bridge, time_bridge):
         cut = sliced(case, bridge)
         if cut is not None:
@@ -395,6 +396,17 @@ def decide(case: Case) -> Verdict:
     if _stored_on_object(case, entry):
         return verdict("cached-on-module")
     return verdict("built-outside-loop")
+
+
+def _seems_rebuilt(case: Case, bridge: Bridge) -> bool:
+    """Without lines: whether the tensor's name holds a like tensor of this step by now."""
+    naming = case.naming
+    return (
+        case.graph.site[bridge.old] < 0
+        and naming is not None
+        and naming.binding is not None
+        and not naming.exact
+    )
 
 
 def _stored_on_object(case: Case, bridge: Bridge) -> bool:

@@ -143,9 +143,19 @@ def _alike(story: Story, bridge: Bridge) -> list[Binding]:
     """Live tensors that the same expression made later: what the name holds by now."""
     graph = story.graph
     site = graph.site[bridge.old]
-    if site < 0:
-        return []
     kind = graph.name(bridge.old)
+    if site < 0:
+        # No line to compare: a tensor of this step, of the same kind, that leads to the old one.
+        return [
+            b
+            for b in story.trace.bindings
+            if b.node is not None
+            and b.node not in graph.roots
+            and (b.kind, b.output) == (kind, bridge.output)
+            and story.leads[b.node]
+            and story.freed is not None
+            and story.born_after(b.node, story.freed)
+        ]
     alike = [b for b in story.trace.bindings if b.site == site and b.node != bridge.old]
     close = [b for b in alike if b.kind == kind and b.output == bridge.output]
     return close or alike

@@ -46,7 +46,7 @@ class Telling:
     @property
     def it(self) -> str:
         """The tensor, by its name if it has one."""
-        return f"`{self.name}`" if self.name else "a tensor"
+        return f"`{self.name}`" if self.name else "an earlier result"
 
     def line(self, role: str) -> str | None:
         """``file:line`` of a role's best site."""
@@ -534,7 +534,7 @@ def label(t: Telling, sites: dict[str, tuple[Site, ...]]) -> dict[str, tuple[Sit
     }
     if t.cause == "carried-state":
         texts["failed"] = f"{failed}: reaches {counted} made in {freed}"
-        texts["joined"] = f"the bridge: {t.it} still carries {freed}'s graph"
+        texts["joined"] = f"the bridge: {t.it} still carries the graph of {freed}"
         texts["freed"] = f"{freed} freed those nodes here"
     elif t.cause == "same-loss-twice":
         texts["failed"] = "the second time"

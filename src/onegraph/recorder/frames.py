@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import onegraph
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+_OURS = '  File "' + os.path.dirname(os.path.abspath(onegraph.__file__)) + os.sep
+_LAUNCH = _OURS + os.path.join("cli", "launch.py")
 
 # `warnings.warn(stacklevel=...)` does not count frames of the import system, which it knows by
 # these two words in the name of a code object's file.
@@ -30,3 +36,10 @@ def forget(error: BaseException) -> None:
     if traceback is not None:
         # Not by assignment: the class may forbid that, as a frozen dataclass does.
         BaseException.with_traceback(error, traceback.tb_next)
+
+
+def without_ours(stack: list[str]) -> list[str]:
+    """The entries of a formatted stack, outermost first, that a bare run would have."""
+    starts = [k for k, entry in enumerate(stack) if entry.startswith(_LAUNCH)]
+    entries = stack[starts[-1] + 1 :] if starts else stack
+    return [entry for entry in entries if not entry.startswith(_OURS)]

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from onegraph.recorder.session import Recorder
     from onegraph.recorder.tape import Tape
 
+# Python would note here which warnings it has shown; see `warn` for where they belong.
+__warningregistry__ = None
+
 # Entries of the tape that are no interval: an in-place write without a node.
 WRITE = -1
 

@@ -17,7 +17,7 @@ from typing import Any
 from torch.autograd.function import Function
 
 from onegraph.recorder import torchapi
-from onegraph.recorder.frames import forget, uncounted
+from onegraph.recorder.frames import forget, uncounted, without_ours
 from onegraph.recorder.imports import AfterImport
 from onegraph.recorder.mode import Recording, retire
 from onegraph.recorder.session import Recorder
@@ -52,7 +52,13 @@ class Patches:
             "_bootstrap_inner",
             self._thread(threading.Thread._bootstrap_inner),  # type: ignore[attr-defined]
         )
-        finder = AfterImport({"torch._dynamo.eval_frame": self._patch_dynamo})
+        finder = AfterImport(
+            {
+                "torch._dynamo.eval_frame": self._patch_dynamo,
+                "torch.jit": self._patch_trace,
+                "torch.fx.traceback": self._patch_stacks,
+            }
+        )
         finder.install()
         self._then.append(finder.remove)
         _at_fork(self)
@@ -104,11 +110,13 @@ class Patches:
                 return original(t_outputs, *args, **kwargs)
             with torchapi.unseen():
                 ordinal = recorder.begin(t_outputs, args, kwargs)
-            watched = tape is not None and tape.suspended is None
+            if tape is not None and tape.suspended is not None:
+                tape = None
             before = number() if number is not None else 0
-            pushed = watched and not any(m is tape.mode for m in torchapi.modes())
-            if pushed:
-                torchapi.push_mode(tape.mode)
+            mode = None
+            if tape is not None and not any(m is tape.mode for m in torchapi.modes()):
+                mode = tape.mode
+                torchapi.push_mode(mode)
             try:
                 return original(t_outputs, *args, **kwargs)
             except BaseException as error:
@@ -117,10 +125,10 @@ class Patches:
                 forget(error)
                 raise
             finally:
-                if pushed:
-                    torchapi.remove_mode(tape.mode)
+                if mode is not None:
+                    torchapi.remove_mode(mode)
                 after = number() if number is not None else 0
-                if watched and after != before and recorder.active:
+                if tape is not None and after != before and recorder.active:
                     recorder.note(tape, before, after, 2)
                 recorder.end(ordinal)
 
@@ -185,9 +193,9 @@ class Patches:
             self._regions[thread] = caller
             if len(self._regions) == 1:
                 self._show_originals(True)
-        if tape is not None and torchapi.remove_mode(tape.mode):
-            assert torchapi.sequence_number is not None
-            tape.suspended, tape.paused_at = 0, torchapi.sequence_number()
+        if tape is not None and torchapi.sequence_number is not None:
+            tape.suspended = torchapi.remove_mode(tape.mode)
+            tape.paused_at = torchapi.sequence_number()
 
     def _resume(self, thread: int, tape: Tape | None) -> None:
         """End a compiled region; what it made belongs to the line that called it."""
@@ -196,12 +204,48 @@ class Patches:
             if not self._regions and self.recorder.active:
                 self._show_originals(False)
         if tape is not None and tape.suspended is not None:
-            tape.suspended = None
-            assert torchapi.sequence_number is not None
-            after = torchapi.sequence_number()
+            above, tape.suspended = tape.suspended, None
+            after = torchapi.sequence_number() if torchapi.sequence_number is not None else 0
             if after != tape.paused_at:
                 self.recorder.note(tape, tape.paused_at, after, 3)
-            torchapi.push_mode(tape.mode)
+            torchapi.insert_mode(tape.mode, above)
+
+    # -- torch.jit.trace names values by the variables of the frame that makes them -----------------
+
+    def _patch_trace(self, module: ModuleType) -> None:
+        for home in (module, sys.modules.get("torch.jit._trace")):
+            for name in ("_trace_impl", "trace_module", "_get_trace_graph"):
+                if name in getattr(home, "__dict__", {}):
+                    self._replace(home, name, self._aside(vars(home)[name]))
+
+    def _aside(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Call a function as a region without the mode."""
+
+        @functools.wraps(original)
+        @uncounted
+        def aside(*args: Any, **kwargs: Any) -> Any:
+            tape = self._tape()
+            thread = threading.get_ident()
+            begins = tape is not None and thread not in self._regions
+            if begins:
+                self._set_aside(thread, 0, tape)
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                forget(error)
+                raise
+            finally:
+                if begins:
+                    self._resume(thread, tape)
+
+        return aside
+
+    # -- anomaly mode keeps the stack of each forward call, and prints it ---------------------------
+
+    def _patch_stacks(self, module: ModuleType) -> None:
+        original = getattr(module, "format_stack", None)
+        if original is not None:
+            self._replace(module, "format_stack", lambda: without_ours(original()))
 
     def _show_originals(self, originals: bool) -> None:
         self._questions.show(originals)
@@ -274,21 +318,21 @@ class Questions:
                 names[name] = then
 
     def _asks(self, original: Callable[..., bool]) -> Callable[..., bool]:
-        modes, remove, push = torchapi.modes, torchapi.remove_mode, torchapi.push_mode
+        modes, remove, insert = torchapi.modes, torchapi.remove_mode, torchapi.insert_mode
 
         @functools.wraps(original)
         def asks(*args: Any) -> bool:
             if not original(*args):
                 return False
-            ours = [mode for mode in modes() if isinstance(mode, Recording)]
-            for mode in ours:
-                remove(mode)
+            ours = next((mode for mode in modes() if isinstance(mode, Recording)), None)
+            if ours is None:
+                return True
+            above = remove(ours)
             try:
                 return original(*args)
             finally:
-                if self._tape() is not None:
-                    for mode in ours:
-                        push(mode)
+                if above is not None and self._tape() is not None:
+                    insert(ours, above)
 
         return asks
 

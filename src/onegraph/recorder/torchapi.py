@@ -15,7 +15,6 @@ import torch.overrides
 import torch.utils._device
 from torch.autograd import graph as engine_module
 from torch.autograd.function import Function
-from torch.utils._device import DeviceContext
 
 sequence_number: Callable[[], int] | None = getattr(torch.autograd, "_get_sequence_nr", None)
 
@@ -68,9 +67,9 @@ def subclasses_dispatch() -> bool:
 
 
 def completed_by_device(func: Any) -> bool:
-    """Whether a device set for this thread would add itself to a call of ``func``."""
+    """Whether this thread's default device would add itself to a call of ``func``."""
     constructors = getattr(torch.utils._device, "_device_constructors", tuple)()
-    return any(isinstance(m, DeviceContext) for m in modes()) and func in constructors
+    return _default_device() is not None and func in constructors
 
 
 def missing() -> tuple[str, ...]:
@@ -91,30 +90,38 @@ def modes() -> list[Any]:
 
 
 def push_mode(mode: Any) -> None:
-    """Put a function mode below those of the program, above a device's, which must be lowest.
-
-    The program's own modes then nest as without us: what it pushes last is what it pops first.
-    """
-    assert _pop is not None and _push is not None
-    lifted = [_pop() for _ in modes()]
-    if lifted and isinstance(lifted[-1], DeviceContext):
-        _push(lifted.pop())
-    _push(mode)
-    for other in reversed(lifted):
-        _push(other)
+    """Put a function mode below the program's own, which then come and go as without it."""
+    stack = modes()
+    # The default device is a mode as well, and checks that it is the lowest.
+    insert_mode(mode, len(stack) - (bool(stack) and stack[0] is _default_device()))
 
 
-def remove_mode(mode: Any) -> bool:
-    """Take ``mode`` out of this thread's stack, wherever it is; return whether it was there."""
-    assert _pop is not None and _push is not None
+def remove_mode(mode: Any) -> int | None:
+    """Take ``mode`` out of this thread's stack, wherever it is; return how many lay above it."""
+    assert _pop is not None
+    assert _push is not None
     if not any(m is mode for m in modes()):
-        return False
+        return None
     above = []
     while (top := _pop()) is not mode:
         above.append(top)
     for other in reversed(above):
         _push(other)
-    return True
+    return len(above)
+
+
+def insert_mode(mode: Any, above: int) -> None:
+    """Put ``mode`` below the ``above`` topmost modes, the inverse of `remove_mode`."""
+    assert _pop is not None
+    assert _push is not None
+    lifted = [_pop() for _ in range(min(above, len(modes())))]
+    _push(mode)
+    for other in reversed(lifted):
+        _push(other)
+
+
+def _default_device() -> Any:
+    return getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
 
 
 def engine_homes() -> list[Any]:

@@ -1,111 +1,89 @@
-"""Keeps Python warnings where they would be without a function mode.
+"""Keeps warnings that torch's C++ code raises where they would be without a function mode.
 
-A warning names the frame some levels above the one that warns. With a mode in between, that
-frame is one of ours or of torch's dispatch to us; the filters would then judge the wrong module
-and line. Such a warning is let through and issued again at the frame it was meant for.
+Such a warning names the Python frame that called into C++. With our mode in between, that is the
+mode's own frame, and the filters would judge the wrong module and line. So a filter of ours, kept
+first in the list, lets it through to a hook, which issues it again for the mode's caller.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import warnings
-from types import FrameType
 from typing import Any
 
-from torch import overrides
+from onegraph.recorder import mode
+from onegraph.recorder.frames import forget
 
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_OVERRIDES = overrides.__file__
-_FILTER = (
-    "always",
-    None,
-    Warning,
-    re.compile(r"onegraph\.recorder\.|torch\.overrides$"),
-    0,
-)
+_FILTER = ("always", None, Warning, re.compile(re.escape(mode.__name__) + "$"), 0)
+# Python calls one of these, by the version, whenever the list of filters has changed.
+_CHANGED = ("_filters_mutated", "_filters_mutated_lock_held")
 
 
 class WarningPlaces:
     """Puts warnings back in their place while installed."""
 
     def __init__(self) -> None:
-        self._original: Any = None
+        self._undo: list[tuple[str, Any, Any]] = []
 
     def install(self) -> None:
-        """Let warnings that name our frames through, up to the hook that moves them."""
-        self._original = warnings._showwarnmsg  # type: ignore[attr-defined]
-        warnings.filters.insert(0, _FILTER)  # type: ignore[attr-defined]
-        warnings._filters_mutated()  # type: ignore[attr-defined]
-        warnings._showwarnmsg = self._show  # type: ignore[attr-defined]
+        """Let warnings that name the mode through, up to the hook that moves them."""
+        for name in _CHANGED:
+            if name in vars(warnings):
+                self._replace(name, _then_first(vars(warnings)[name]))
+        self._replace("_showwarnmsg", _moved(vars(warnings)["_showwarnmsg"]))
+        # Not announced to Python: it would forget which warnings it has shown.
+        _put_first()
 
     def remove(self) -> None:
         """Undo `install`."""
-        if warnings._showwarnmsg == self._show:  # type: ignore[attr-defined]
-            warnings._showwarnmsg = self._original  # type: ignore[attr-defined]
+        while self._undo:
+            name, original, wrapper = self._undo.pop()
+            if vars(warnings)[name] is wrapper:
+                vars(warnings)[name] = original
         if _FILTER in warnings.filters:
             warnings.filters.remove(_FILTER)  # type: ignore[attr-defined]
-            warnings._filters_mutated()  # type: ignore[attr-defined]
 
-    def _show(self, message: Any) -> None:
-        frame = _meant(sys._getframe(1), message.filename, message.lineno)
-        if frame is None:
-            self._original(message)
+    def _replace(self, name: str, wrapper: Any) -> None:
+        self._undo.append((name, vars(warnings)[name], wrapper))
+        vars(warnings)[name] = wrapper
+
+
+def _put_first() -> None:
+    filters: Any = warnings.filters
+    if not filters or filters[0] is not _FILTER:
+        filters[:] = [_FILTER, *(f for f in filters if f is not _FILTER)]
+
+
+def _then_first(changed: Any) -> Any:
+    def filters_mutated() -> None:
+        changed()
+        _put_first()
+
+    return filters_mutated
+
+
+def _moved(show: Any) -> Any:
+    def showwarnmsg(message: Any) -> None:
+        frame = sys._getframe(1)
+        if frame.f_globals is not vars(mode) or frame.f_back is None:
+            show(message)
             return
-        # "once" remembers the text for the whole process: the first try must not count.
-        once = getattr(warnings, "onceregistry", {})
-        once.pop((str(message.message), message.category), None)
-        scope = frame.f_globals
-        if scope.get("__name__") in ("torch.overrides",):
-            scope.pop("__warningregistry__", None)
-        warnings.warn_explicit(
-            message.message,
-            message.category,
-            frame.f_code.co_filename,
-            frame.f_lineno,
-            module=scope.get("__name__") or "<unknown>",
-            registry=scope.setdefault("__warningregistry__", {}),
-            module_globals=scope,
-            source=message.source,
-        )
+        frame = frame.f_back
+        names = frame.f_globals
+        try:
+            warnings.warn_explicit(
+                message.message,
+                message.category,
+                frame.f_code.co_filename,
+                frame.f_lineno,
+                module=names.get("__name__") or "<string>",
+                registry=names.setdefault("__warningregistry__", {}),
+                source=message.source,
+            )
+        except BaseException as error:
+            # A filter made an exception of it.
+            forget(error)
+            raise
 
-
-def _meant(frame: FrameType | None, filename: str, lineno: int) -> FrameType | None:
-    """The frame that a warning would have named without us, None when it named the right one."""
-    if not (filename.startswith(_HERE) or filename == _OVERRIDES):
-        return None
-    level: int | None = None
-    real: list[FrameType] = []
-    position = frame
-    while position is not None:
-        real.append(position)
-        position = position.f_back
-    for at, candidate in enumerate(real):
-        if candidate.f_code.co_filename == filename and candidate.f_lineno == lineno:
-            level = at
-            break
-    if level is None:
-        return None
-    if not any(f.f_code.co_filename.startswith(_HERE) for f in real[: level + 1]):
-        return None
-    bare = _without_us(real)
-    return bare[level] if level < len(bare) else bare[-1]
-
-
-def _without_us(frames: list[FrameType]) -> list[FrameType]:
-    """The stack, innermost first, as it would be without our frames and torch's dispatch to us."""
-    bare = []
-    skip = 0
-    for at, frame in enumerate(frames):
-        if skip:
-            skip -= 1
-            continue
-        if frame.f_code.co_filename.startswith(_HERE):
-            following = frames[at + 1] if at + 1 < len(frames) else None
-            if following is not None and following.f_code.co_filename == _OVERRIDES:
-                # A Python function of torch asked for the dispatch: it is on the stack twice.
-                skip = 2
-            continue
-        bare.append(frame)
-    return bare
+    return showwarnmsg

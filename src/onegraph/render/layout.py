@@ -39,14 +39,14 @@ def of_finding(finding: Finding, report: Report, width: int, *, source: bool) ->
     head = _head(finding, report, width)
     tail = _tail(finding, report, width)
     rows: list[list[Line]] = []
-    places: set[tuple[str, int, int | None]] = set()
+    places: set[tuple[str, int]] = set()
     for role in finding.order or tuple(finding.sites):
         for site in finding.sites.get(role, ())[:1]:
-            key = (site.file, site.line, site.column)
-            if role == "built" and key in places:
+            if role == "built" and site.place in places:
                 continue
-            places.add(key)
-            rows.append(_row(site, finding, report, width, source=source))
+            places.add(site.place)
+            names = finding.names if role == "joined" else ()
+            rows.append(_row(site, names, report, width, source=source))
         if role in finding.unknown:
             text = f"{_ROLE_WORDS.get(role, role)} unknown: {finding.unknown[role]}"
             rows.append([Line((("  ", ""), (part, "dim"))) for part in _wrap(text, width - 2)])
@@ -93,11 +93,11 @@ def _head(finding: Finding, report: Report, width: int) -> list[Line]:
 
 
 def _row(
-    site: Site, finding: Finding, report: Report, width: int, *, source: bool
+    site: Site, names: tuple[str, ...], report: Report, width: int, *, source: bool
 ) -> list[Line]:
     """``file:line   code   label`` with the exact expression underlined."""
     place = f"  {site.file}:{site.line}   "
-    code, column, length = _shown(site, finding, report) if source else ("", None, 0)
+    code, column, length = _shown(site, names, report) if source else ("", None, 0)
     label = site.label or ""
     if cell_len(place) > width // 3:
         # A long path takes a line of its own, so the code has room.
@@ -141,7 +141,7 @@ def _marked(
     return lines
 
 
-def _shown(site: Site, finding: Finding, report: Report) -> tuple[str, int | None, int]:
+def _shown(site: Site, names: tuple[str, ...], report: Report) -> tuple[str, int | None, int]:
     """(source line without indentation, column of the mark, its length in code points)."""
     source = report.sources.get(site.file)
     if source is not None and source.state != "ok":
@@ -156,10 +156,9 @@ def _shown(site: Site, finding: Finding, report: Report) -> tuple[str, int | Non
     indent = len(full) - len(full.lstrip())
     start = site.column - indent
     end = site.end_column - indent if site.end_line == site.line and site.end_column else len(line)
-    if site.label and finding.names and site.label.startswith(("the bridge", "takes", "`")):
-        inner = _find_name(line, finding.names, start, end)
-        if inner is not None:
-            return line, *inner
+    inner = _find_name(line, names, start, end)
+    if inner is not None:
+        return line, *inner
     return line, max(start, 0), max(min(end, len(line)) - max(start, 0), 0)
 
 

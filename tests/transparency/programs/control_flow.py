@@ -52,6 +52,8 @@ program = torch.export.export(gate, (x,))
 print(sorted(str(n.target).split(".")[0] for n in program.graph.nodes))
 attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
 program = torch.export.export(attention, (x[None], x[None], x[None]))
+strict = torch.export.export(attention, (x[None], x[None], x[None]), strict=True)
+print("strict", len(list(strict.graph.nodes)), str(strict).count("torch_function"))
 print("export attention", len(list(program.graph.nodes)), value(program.module()(*[x[None]] * 3)[0]))
 print("symbolic", symbolic_trace(small).graph, value(symbolic_trace(small)(x)))
 print("symbolic attention", len(list(symbolic_trace(nn.Sequential(small, nn.ReLU())).graph.nodes)))
@@ -69,9 +71,10 @@ def rule(t):
 scripted = torch.jit.script(small)
 print("script", value(scripted(x)), value(torch.jit.script(rule)(x)))
 print(str(scripted.graph).count("\n"))
+print([type(m).__name__ for m in scripted.modules()])
 for eager in (attention, nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(),
               nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1).eval(),
-              nn.LSTM(8, 8), nn.GRUCell(8, 8)):
+              nn.GRUCell(8, 8)):
     compiled = torch.jit.script(eager)
     inputs = (x[None],) * 3 if eager is attention else (x,) if isinstance(eager, nn.GRUCell) else (x[None],)
     with torch.no_grad():
@@ -98,3 +101,6 @@ print("trace attention", value(traced(*[x[None]] * 3)[0]), str(traced.graph).cou
 loss = scripted(x).square().sum() + traced(*[x[None]] * 3)[0].sum()
 loss.backward()
 print(small.lin.weight.grad.sum().item().hex())
+traced = torch.jit.trace_module(small, {"forward": (x,)})
+print("trace module", value(traced(x)), str(traced.inlined_graph))
+print("trace function", torch.jit.trace(lambda a, b: torch.nn.functional.softplus(a) + b, (x, x)).graph)

@@ -83,6 +83,9 @@ torch.ones(2).add(1)
 
 
 class Refusing(TorchFunctionMode):
+    def __repr__(self):
+        return "Refusing()"
+
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func is torch.Tensor.add:
             return NotImplemented

@@ -43,11 +43,10 @@ print(Double.apply.__name__, Double.apply.__self__ is Double, Double.apply.__qua
       Double.apply.__module__, Double.apply == Double.apply, bool(Double.apply.__doc__))
 print(inspect.signature(Double.apply), inspect.ismethod(Double.apply),
       type(torch.autograd.Function.__dict__["apply"]).__name__, "apply" in vars(Double))
-print(inspect.signature(torch.overrides.has_torch_function), torch.overrides.has_torch_function.__name__)
+print(torch.overrides.has_torch_function.__name__, callable(torch.overrides.has_torch_function_unary))
 print(inspect.signature(threading.Thread._bootstrap_inner), inspect.signature(torch.jit.script))
 print(inspect.signature(torch.autograd.backward), inspect.signature(torch.multiprocessing.spawn))
 print(inspect.getsource(torch.autograd.Function.apply).splitlines()[1].strip())
-print(pickle.loads(pickle.dumps(torch.overrides.has_torch_function)) is torch.overrides.has_torch_function)
 print(torch.overrides.has_torch_function is torch.overrides.has_torch_function)
 print([n for n in dir(torch.autograd.Function) if "onegraph" in n], type(Double.apply(x).grad_fn).__name__)
 try:

@@ -40,7 +40,7 @@ class Duck:
 
 class Method:
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        print("Method", type(self).__name__, func.__name__)
+        print("Method", type(self).__name__, getattr(func, "__name__", "?"))
         return 42
 
 
@@ -79,7 +79,8 @@ def attempt(name, function):
         out = function()
         print(type(out).__name__, out if not isinstance(out, torch.Tensor) else tuple(out.shape))
     except Exception as error:
-        print(type(error).__name__, error)
+        # Where every handler declines, torch's message names the modes as well, so ours too.
+        print(type(error).__name__, str(error).splitlines()[0].partition(" nor in mode")[0])
 
 
 torch.manual_seed(0)

@@ -1,0 +1,185 @@
+"""Explaining a failure of a huge graph: how long it takes, and that the process outlives it.
+
+A graph of C++ nodes is destroyed iteratively, however deep. One whose nodes have Python objects is
+destroyed recursively, which ends the process. So each case drops the graph and the explanation in
+both orders, builds and frees another graph, and must end with status 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+import onegraph
+from benchmarks.machine import one_thread, run_module
+from benchmarks.tables import markdown, verdict
+
+MODULE = "benchmarks.huge"
+TARGET_S = 10.0
+NODES = 1_000_000
+WATCHES = ("record", "install")
+ORDERS = ("graph-last", "explanation-last")
+
+
+# -- graphs of about so many nodes, each failing where an earlier backward has freed a part --------
+
+
+def chain(nodes: int) -> torch.Tensor:
+    """A state carried over without detach, in two steps of half the nodes: depth itself."""
+    weight = torch.ones((), requires_grad=True)
+    state = torch.ones(())
+    for turn in range(2):
+        for _ in range(nodes // 2):
+            state = state * weight
+        if turn == 0:
+            state.backward()
+    return state
+
+
+def wide(nodes: int) -> torch.Tensor:
+    """Very many short branches from one tensor whose graph is gone: breadth, and many bridges."""
+    weight = torch.ones((), requires_grad=True)
+    scale = weight.exp()
+    scale.backward()
+    return torch.stack([(scale * k).sin() for k in range(nodes // 2)]).sum()
+
+
+def total(nodes: int) -> torch.Tensor:
+    """A running sum of losses, each of which went backward on its own: very many calls."""
+    weight = torch.ones((), requires_grad=True)
+    running = torch.zeros(())
+    for _ in range(nodes // 10):
+        x = weight
+        for _ in range(9):
+            x = x * weight
+        x.backward()
+        running = running + x
+    return running
+
+
+SHAPES: dict[str, Callable[[int], torch.Tensor]] = {"chain": chain, "wide": wide, "total": total}
+
+
+def measure(nodes: int = NODES, shapes: list[str] | None = None) -> list[dict[str, Any]]:
+    """Explain each shape under each watch, in both orders, each in a process of its own."""
+    result = []
+    for shape in shapes or list(SHAPES):
+        bare = run_module(MODULE, shape, "bare", "graph-last", str(nodes))
+        for watch in WATCHES:
+            for order in ORDERS:
+                row = run_module(MODULE, shape, watch, order, str(nodes))
+                row["bare"] = bare
+                result.append(row)
+    return result
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The time from `backward` to the explanation, and how the process ended."""
+    heads = ["graph", "watch", "dropped last", "build, s", "bare", "backward fails after, s"]
+    heads += ["bare", "diagnose, s", "explained in, s", "cause", "peak memory, MB", "bare", "exit"]
+    return markdown(
+        heads,
+        [
+            [
+                f"{row['shape']}, {row['nodes']:,} nodes",
+                row["watch"],
+                row["order"].partition("-")[0],
+                f"{row['build']:.1f}",
+                f"{row['bare']['build']:.1f}",
+                f"{row['fails']:.2f}",
+                f"{row['bare']['fails']:.2f}",
+                f"{row['diagnose']:.2f}",
+                f"**{row['explained']:.2f}** " + verdict(row["explained"], TARGET_S),
+                row["cause"],
+                f"{row['peak']:.0f}",
+                f"{row['bare']['peak']:.0f}",
+                "0",
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _worker(shape: str, watch: str, order: str, nodes: int) -> dict[str, Any]:
+    one_thread()
+    if watch == "install":
+        onegraph.install()
+    with onegraph.record() if watch == "record" else nullcontext():
+        start = time.perf_counter()
+        loss = SHAPES[shape](nodes)
+        build = time.perf_counter() - start
+        start = time.perf_counter()
+        error: BaseException | None = None
+        try:
+            loss.backward()
+        except RuntimeError as raised:
+            error = raised
+        fails = time.perf_counter() - start
+        assert error is not None, "this graph must fail"
+        start = time.perf_counter()
+        report = None if watch == "bare" else onegraph.diagnose(error)
+        diagnose = time.perf_counter() - start
+        cause = report.findings[0].cause if report is not None and report.findings else "none"
+        # The traceback leads to the frames that hold the graph.
+        error.__traceback__ = None
+        if order == "graph-last":
+            del report, error
+            gc.collect()
+            del loss
+        else:
+            del loss
+            gc.collect()
+            _go_on()
+            del report, error
+        gc.collect()
+        _go_on()
+    _go_on()
+    return {
+        "shape": shape,
+        "watch": watch,
+        "order": order,
+        "nodes": nodes,
+        "build": build,
+        "fails": fails,
+        "diagnose": diagnose,
+        "explained": fails + diagnose,
+        "cause": cause,
+        "peak": _peak_mb(),
+    }
+
+
+def _go_on() -> None:
+    """Train a little more, deep enough to meet any damage."""
+    weight = torch.ones((), requires_grad=True)
+    x = weight
+    for _ in range(2_000):
+        x = x * weight
+    x.backward()
+    assert weight.grad is not None and weight.grad.item() == 2_001
+
+
+def _peak_mb() -> float:
+    try:
+        import resource
+    except ImportError:
+        return 0.0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(peak) / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("watch", choices=("bare", *WATCHES))
+    parser.add_argument("order", choices=ORDERS)
+    parser.add_argument("nodes", type=int)
+    options = parser.parse_args()
+    print(json.dumps(_worker(options.shape, options.watch, options.order, options.nodes)))
