@@ -380,6 +380,8 @@ def decide(case: Case) -> Verdict:
     for bridge in (time_bridge, share_bridge):
         if bridge is not None and (target_side(case, bridge) or target_in_source(case, bridge)):
             return verdict("undetached-target", bridge)
+    if within and _recurs(case, entry):
+        return verdict("carried-state")
     if not within and (story.rebuilt(entry.old) or _seems_rebuilt(case, entry)):
         return verdict("carried-state", inferred=None if story.rebuilt(entry.old) else "its kind")
     for bridge in (share_bridge, time_bridge):
@@ -396,6 +398,22 @@ def decide(case: Case) -> Verdict:
     if _stored_on_object(case, entry):
         return verdict("cached-on-module")
     return verdict("built-outside-loop")
+
+
+def _recurs(case: Case, bridge: Bridge) -> bool:
+    """Whether one line both takes the old tensor and makes its successor: `m = f(m, x)`.
+
+    Then the tensor is a state, even when both backward calls belong to one loop turn.
+    """
+    graph = case.graph
+    one, other = case.frames(bridge.old), case.frames(bridge.new)
+    if not one or not other or graph.site[bridge.new] < 0:
+        return False
+    if (one[0].file, one[0].line) != (other[0].file, other[0].line):
+        return False
+    statement = case.syntax.statement(one[0])
+    names = set(case.naming.names if case.naming else ())
+    return statement is not None and bool(names & set(statement.stores) & set(statement.reads))
 
 
 def _seems_rebuilt(case: Case, bridge: Bridge) -> bool:

@@ -366,6 +366,6 @@ def _in_child() -> None:
         recorder = patches.recorder
         if recorder.active:
             recorder.active = False
+            # The tapes stay: an autopsy is such a child, and reads them.
             recorder.leave_thread()
-            recorder.tapes.clear()
             patches.remove()
