@@ -94,7 +94,6 @@ class Session:
                     return trace
         return None
 
-
     def all_traces(self, last: Trace | None = None) -> list[Trace]:
         """What was seen fail, the failure that ended the program first."""
         from onegraph.recorder import autopsy

@@ -8,6 +8,7 @@ from typing import Any
 
 from onegraph import api
 from onegraph.deliver import Wanted, deliver, undisturbed
+from onegraph.recorder.frames import forget, uncounted
 
 
 class RecordedRank:
@@ -17,21 +18,35 @@ class RecordedRank:
         self.function = function
         self.wanted = wanted
 
+    @uncounted
     def __call__(self, rank: int, *args: Any) -> Any:
+        inherited = api.Session.current
+        if inherited is not None and not inherited.recorder.active:
+            # A forked rank: the recording of its parent ended with the fork.
+            api.Session.current = None
         session = api.begin(lines=True, notes=self.wanted.notes)
         error: BaseException | None = None
         try:
             return self.function(rank, *args)
         except BaseException as raised:
             error = raised
+            # The parent shows the traceback of its rank as text.
+            forget(raised)
             raise
         finally:
             with undisturbed():
-                trace = session.trace_of(error) if error is not None else None
-                traces = session.all_traces(trace)
-                api.end(session)
-                outcome = "finished" if error is None else "raised"
-                deliver(self.wanted, traces, outcome, 0 if error is None else 1, error, rank=rank)
+                self._tell(session, rank, error)
+
+    def _tell(self, session: api.Session, rank: int, error: BaseException | None) -> None:
+        """Deliver this rank's report; how the rank ends is not ours to change."""
+        try:
+            trace = session.trace_of(error) if error is not None else None
+            traces = session.all_traces(trace)
+            api.end(session)
+            outcome = "finished" if error is None else "raised"
+            deliver(self.wanted, traces, outcome, 0 if error is None else 1, error, rank=rank)
+        except Exception as fault:
+            api._own_fault(fault)
 
 
 def patch(module: ModuleType, wanted: Wanted) -> None:

@@ -23,7 +23,7 @@ class Command(Protocol):
         """Do it; return the exit status."""
 
 
-COMMANDS: tuple[Command, ...] = (run, report, explain)  # type: ignore[assignment]
+COMMANDS: tuple[Command, ...] = (run, report, explain)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,7 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="store_true", help="print the version")
-    parser.add_argument("-v", "--verbose", action="store_true", help="with --version: what this torch shows")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="with --version: what this torch shows"
+    )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for command in COMMANDS:
         sub = commands.add_parser(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onegraph.trace import Finding, Trace
+from onegraph.trace import Finding, Site, Trace
 
 
 def rule(trace: Trace) -> list[Finding]:
@@ -12,7 +12,7 @@ def rule(trace: Trace) -> list[Finding]:
     found = []
     for walked in trace.walked:
         calls = [c for c in trace.calls if c.ordinal in walked.steps and c.site is not None]
-        sites = {}
+        sites: dict[str, tuple[Site, ...]] = {}
         if walked.built is not None:
             sites["built"] = (replace(trace.sites[walked.built], count=walked.nodes),)
         if calls:

@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from onegraph.diagnosis import words
-from onegraph.diagnosis.causes import Case, Verdict, decide
+from onegraph.diagnosis.case import Case
+from onegraph.diagnosis.causes import Verdict, decide
 from onegraph.diagnosis.naming import Naming, choose, last_part, name_of
+from onegraph.diagnosis.remedies import remedies
 from onegraph.diagnosis.story import Bridge, Story, read
 from onegraph.diagnosis.syntax import Syntax
+from onegraph.diagnosis.telling import Telling
 from onegraph.trace import Certainty, Finding, Shared, Site, State, Trace
 
 SYMPTOM = "second-backward"
@@ -29,7 +32,7 @@ def rule(trace: Trace) -> list[Finding]:
     naming = _naming(story, syntax, verdict)
     sites, unknown = _sites(story, verdict, naming, syntax)
     certainty: Certainty = "proved" if story.proved and verdict.inferred is None else "likely"
-    telling = words.Telling(
+    telling = Telling(
         story=story,
         cause=verdict.cause,
         name=naming.best if naming else None,
@@ -49,7 +52,7 @@ def rule(trace: Trace) -> list[Finding]:
             sites=words.label(telling, sites),
             unknown=unknown,
             shared=_shared(story),
-            remedies=words.remedies(telling),
+            remedies=remedies(telling),
             headline=words.headline(telling),
             why=words.why(telling),
             avoid=words.avoid(telling),
@@ -165,8 +168,8 @@ def _sites(
     if verdict.bridge is not None:
         bridge, deeper = verdict.bridge, verdict.deeper
         made, taken = teller.pair(bridge.old, bridge.new)
-        built = teller.places(bridge.old, made, deeper and deeper.old)
-        joined = teller.places(bridge.new, taken, deeper and deeper.new)
+        built = teller.places(bridge.old, made, deeper.old if deeper else None)
+        joined = teller.places(bridge.new, taken, deeper.new if deeper else None)
     else:
         root = graph.roots[0] if graph.roots and failure.kind == "engine" else story.raising
         built = teller.places(root, teller.pair(root, None)[0], story.raising)

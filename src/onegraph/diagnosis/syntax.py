@@ -45,9 +45,7 @@ class Syntax:
         source = self._sources.get(frame.file)
         if source is None or not source.text:
             return None
-        return _statement(
-            source.text, frame.line, frame.column, frame.end_line, frame.end_column
-        )
+        return _statement(source.text, frame.line, frame.column, frame.end_line, frame.end_column)
 
     def site(self, site: Site, level: int) -> Site:
         """The expression at an outer level of a site's call chain."""
@@ -101,7 +99,7 @@ def _lines(text: str) -> list[str]:
 def _imported(text: str) -> frozenset[str]:
     """Names that imports bind: `F` in `F.relu(x)` is not a tensor."""
     tree = _tree(text)
-    names = set()
+    names: set[str] = set()
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             names.update((a.asname or a.name).partition(".")[0] for a in node.names)
@@ -255,9 +253,7 @@ def _stores(holder: ast.stmt, expression: ast.expr | None) -> Iterator[str]:
     if isinstance(holder, ast.Assign):
         for target in holder.targets:
             yield from _places(target)
-    elif isinstance(holder, (ast.AnnAssign, ast.AugAssign)):
-        yield from _places(holder.target)
-    elif isinstance(holder, (ast.For, ast.AsyncFor)):
+    elif isinstance(holder, (ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor)):
         yield from _places(holder.target)
     elif isinstance(holder, ast.Expr) and isinstance(holder.value, ast.Call):
         function = holder.value.func
@@ -268,7 +264,7 @@ def _stores(holder: ast.stmt, expression: ast.expr | None) -> Iterator[str]:
             yield spell(_without_index(function.value))
         elif isinstance(function, ast.Name) and function.id == "setattr" and holder.value.args[1:]:
             name = holder.value.args[1]
-            if isinstance(name, ast.Constant):
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
                 yield f"{spell(holder.value.args[0])}.{name.value}"
     for node in ast.walk(_head(holder)):
         if isinstance(node, ast.NamedExpr):

@@ -6,11 +6,9 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import onegraph
-
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OURS = '  File "' + os.path.dirname(os.path.abspath(onegraph.__file__)) + os.sep
+_OURS = '  File "' + os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LAUNCH = _OURS + os.path.join("cli", "launch.py")
 
 # `warnings.warn(stacklevel=...)` does not count frames of the import system, which it knows by

@@ -101,18 +101,15 @@ class Names:
         if hasattr(kind, "next_functions") and hasattr(kind, "_sequence_nr"):
             self.nodes.append(Found(name, value, depth, steps, holder))
             return
-        if isinstance(value, (type, ModuleType)) and kind is not type:
-            if not isinstance(value, type):
-                return
+        if isinstance(value, ModuleType):
+            return
         if isinstance(value, torch.nn.Module):
             self.modules.append((name, value))
         elif isinstance(value, torch.optim.Optimizer):
             self.optimizers.append(value)
         self._queue.append((value, name, depth, steps, holder))
 
-    def _look_into(
-        self, value: Any, name: str, depth: int | None, steps: int, holder: str
-    ) -> None:
+    def _look_into(self, value: Any, name: str, depth: int | None, steps: int, holder: str) -> None:
         for label, part, kind in _parts(value, name):
             self._kept.append(part)
             # The module of a bound name is a name of its own, not one step further away.
@@ -215,7 +212,7 @@ def _of_function(value: FunctionType, name: str) -> Iterator[tuple[str, Any, str
 
 
 def _plain(value: Any) -> bool:
-    return not isinstance(value, torch.Tensor) and type(value).__eq__ is object.__eq__
+    return not isinstance(value, torch.Tensor) and "__eq__" not in vars(type(value))
 
 
 def _of_module(value: torch.nn.Module, name: str) -> Iterator[tuple[str, Any, str | None]]:

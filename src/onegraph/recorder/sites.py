@@ -7,9 +7,7 @@ import site
 import sysconfig
 from types import CodeType, FrameType
 
-import onegraph
-
-OWN = os.path.dirname(os.path.abspath(onegraph.__file__)) + os.sep
+OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 DEPTH = 64
 
 Instruction = tuple[CodeType, int]

@@ -72,7 +72,7 @@ class Places:
             text = self._texts[filename]
         elif now is None:
             # A notebook cell, or a file that is gone: what the interpreter still holds.
-            text = "".join(linecache.cache.get(filename, (0, 0, [], ""))[2] or [])
+            text = "".join(linecache.getlines(filename))
             state = "ok" if text and filename.startswith("<") else "gone"
         elif now[1] <= LARGEST:
             try:

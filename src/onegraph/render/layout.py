@@ -78,9 +78,7 @@ def _head(finding: Finding, report: Report, width: int) -> list[Line]:
     label = len(level) + len(where) + 1
     if cell_len(title) + cell_len(tag) + 2 <= width:
         gap = " " * (width - cell_len(title) - cell_len(tag))
-        return [
-            Line(((title[:label], level), (title[label:], "bold"), (gap, ""), (tag, "cause")))
-        ]
+        return [Line(((title[:label], level), (title[label:], "bold"), (gap, ""), (tag, "cause")))]
     parts = _wrap(title, width)
     lines = [Line(((parts[0][:label], level), (parts[0][label:], "bold")))]
     lines += [Line((("  " + part, "bold"),)) for part in parts[1:]]
@@ -104,7 +102,10 @@ def _row(
         first = Line(((place.rstrip(), "place"), ("   ", ""), (label if source else "", "label")))
         if cell_len(first.text) <= width and source:
             return [first, *_marked("      ", code, column, length, "", width)]
-        return [Line(((place.rstrip(), "place"),)), *_marked("      ", code, column, length, label, width)]
+        return [
+            Line(((place.rstrip(), "place"),)),
+            *_marked("      ", code, column, length, label, width),
+        ]
     return _marked(place, code, column, length, label, width)
 
 

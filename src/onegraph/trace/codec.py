@@ -169,7 +169,7 @@ def _decode(kind: Any, value: Any) -> Any:
         if sys.byteorder == "big":
             values.byteswap()
         return values
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind)
         known = {f.name for f in dataclasses.fields(kind)}
         return kind(**{k: _decode(hints[k], v) for k, v in value.items() if k in known})

@@ -2,7 +2,6 @@
 
 import asyncio
 import multiprocessing
-import os
 import queue
 import sys
 import threading
@@ -102,24 +101,6 @@ def main():
     except mp.ProcessRaisedException as error:
         print(error.error_index)
 
-    child = os.fork()
-    if child == 0:
-        print("child", train(5), len(_get_current_function_mode_stack()), flush=True)
-        os._exit(7)
-    print("exit", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-    child = os.fork()
-    if child == 0:
-        print("child leaves", flush=True)
-        sys.exit(9)
-    print("exit", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-    sys.stderr.flush()
-    child = os.fork()
-    if child == 0:
-        y = torch.ones(2, requires_grad=True).exp()
-        y.sum().backward()
-        y.sum().backward()
-    print("exit", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-
     done = queue.Queue()
     threads = [threading.Thread(target=lambda k=k: done.put((k, train(k)))) for k in range(3)]
     for thread in threads:
@@ -131,7 +112,7 @@ def main():
     timer = threading.Timer(0.01, print, args=("timer",))
     timer.start()
     timer.join()
-    print(repr(threading.current_thread()), threading.active_count(), [t.name for t in threading.enumerate()])
+    print(threading.current_thread().name, threading.active_count(), [t.name for t in threading.enumerate()])
 
     async def both():
         return await asyncio.gather(asyncio.to_thread(train, 1), asyncio.to_thread(print, "task"))

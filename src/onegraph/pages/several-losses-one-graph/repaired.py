@@ -4,8 +4,9 @@ from torch import nn
 torch.manual_seed(0)
 encoder = nn.Sequential(nn.Linear(8, 16), nn.Tanh())
 depth_head, label_head = nn.Linear(16, 1), nn.Linear(16, 5)
-model = nn.ModuleList([encoder, depth_head, label_head])
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+modules = (encoder, depth_head, label_head)
+weights = [weight for m in modules for weight in m.parameters()]
+optimizer = torch.optim.SGD(weights, lr=0.1)
 
 for step in range(3):
     x, depth = torch.randn(4, 8), torch.randn(4, 1)

@@ -1,0 +1,253 @@
+"""Shapes of a failing graph that give a cause away: sums of losses, targets, slices, regions."""
+
+from __future__ import annotations
+
+from onegraph.diagnosis.case import Case
+from onegraph.diagnosis.story import Bridge, Story
+from onegraph.trace import Graph
+
+# Nodes that hand a tensor on without mixing it into a model's computation.
+_PASS = (
+    "Index", "Select", "Slice", "View", "Unsafe", "Reshape", "Unsqueeze", "Squeeze", "Expand",
+    "T", "Transpose", "Permute", "Add", "Mul", "Div", "Neg", "Softmax", "LogSoftmax", "Sigmoid",
+    "Exp", "Log", "Clone", "ToCopy", "Stack", "Cat", "IndexSelect", "Gather", "Alias", "Clamp",
+    "Repeat", "Split", "Unbind", "AsStrided", "Rsub", "Sub", "Copy", "Xlogy", "Norm",
+    "LinalgVectorNorm",
+)  # fmt: skip
+# Losses whose second input is the target.
+_TARGETED = ("MseLoss", "SmoothL1Loss", "HuberLoss", "BinaryCrossEntropy", "KlDiv", "L1Loss",
+             "BinaryCrossEntropyWithLogits", "PoissonNllLoss")  # fmt: skip
+# What may stand between a difference and the loss it becomes.
+_REDUCE = ("Pow", "Abs", "Mean", "Sum", "Mul", "Div", "Square", "Norm", "LinalgVectorNorm",
+           "Sqrt", "Add", "Neg", "Huber", "Log", "Cosh", "Stack", "View", "Where", "Squeeze",
+           "Copy", "ToCopy", "Clamp", "SmoothL1Loss")  # fmt: skip
+_SUMS = ("Add", "Mul", "Div", "Sum", "Mean", "Stack", "Cat", "View", "Sub", "Unsqueeze",
+         "Squeeze")  # fmt: skip
+_PARTS = ("Unbind", "Split", "SplitWithSizes", "Chunk", "TensorSplit")
+_VIEWS = ("Select", "Slice", "Split", "Unbind", "Narrow", "SplitWithSizes", "Chunk", "Unfold",
+          "Diagonal", "AsStrided", "TensorSplit")  # fmt: skip
+
+
+def base(kind: str) -> str:
+    """`Add` for `AddBackward0`."""
+    return kind.rstrip("0123456789").removesuffix("Backward")
+
+
+def running_sum(case: Case) -> bool:
+    """Whether the loss is a sum that still holds the losses of earlier backward calls."""
+    story, graph, bridge = case.story, case.graph, case.time_bridge
+    if bridge is None or not _scalar(graph, bridge.old):
+        return False
+    number = graph.number[bridge.old]
+    was_root = any(
+        number in call.roots and call.thread == graph.thread[bridge.old]
+        for call in story.trace.calls
+        if story.failed is not None and call.ordinal < story.failed.ordinal
+    )
+    path = _path_down(graph, bridge.new)
+    if path is None or not all(base(graph.name(node)) in _SUMS for node in path):
+        return False
+    if was_root:
+        return True
+    # A list of losses that is summed anew at every step: its members are still there by name.
+    held = case.naming is not None and case.naming.exact and "[" in (case.naming.best or "")
+    frames = case.frames(bridge.new)
+    statement = case.syntax.statement(frames[0]) if frames else None
+    gathers = statement is not None and statement.gathers
+    return (held or gathers) and story.rebuilt(bridge.old)
+
+
+def _scalar(graph: Graph, node: int) -> bool:
+    return bool(graph.scalar) and graph.scalar[node] == 1
+
+
+def _path_down(graph: Graph, end: int) -> list[int] | None:
+    """A shortest path from a root to ``end``, both included."""
+    came: dict[int, int] = dict.fromkeys(graph.roots, -1)
+    queue = list(graph.roots)
+    for node in queue:
+        if node == end:
+            path = [node]
+            while came[path[-1]] >= 0:
+                path.append(came[path[-1]])
+            return path[::-1]
+        for _, child, _ in graph.edges(node):
+            if child not in came:
+                came[child] = node
+                queue.append(child)
+    return None
+
+
+def restated(case: Case) -> bool:
+    """Whether the failing root only rescales a loss that was back-propagated already."""
+    story, graph, bridge = case.story, case.graph, case.time_bridge
+    if bridge is None or not _scalar(graph, bridge.old):
+        return False
+    fresh = _above(story)
+    only = all(
+        child == bridge.old or child in fresh for node in fresh for _, child, _ in graph.edges(node)
+    )
+    was_root = story.freed is not None and graph.number[bridge.old] in story.freed.roots
+    return only or was_root
+
+
+def _above(story: Story) -> set[int]:
+    """The nodes made since the freeing call began."""
+    freed = story.freed
+    if freed is None:
+        return set()
+    graph = story.graph
+    return {
+        n for n in range(len(graph)) if graph.epoch[n] >= freed.ordinal and n not in graph.leaves
+    }
+
+
+def target_side(case: Case, bridge: Bridge) -> bool:
+    """Whether the old tensor is what this step's prediction is compared with."""
+    graph, story = case.graph, case.story
+    parents: dict[int, list[tuple[int, int]]] = {}
+    for node in range(len(graph)):
+        for slot, child, _ in graph.edges(node):
+            parents.setdefault(child, []).append((node, slot))
+    child, slot, node = bridge.old, bridge.slot, bridge.new
+    for _ in range(10):
+        name = base(graph.name(node))
+        if name in _TARGETED and slot == 1:
+            return True
+        others = [c for s, c, _ in graph.edges(node) if s != slot]
+        compares = name in ("Sub", "Rsub") and others and _predicts(story, others, bridge)
+        if compares and _only_reduced(graph, node, parents):
+            return True
+        if name in _TARGETED or name not in _PASS:
+            return False
+        above = parents.get(node, [])
+        if len(above) != 1:
+            return False
+        child, (node, slot) = node, above[0]
+    return False
+
+
+def _predicts(story: Story, nodes: list[int], bridge: Bridge) -> bool:
+    """Whether the other operand is this step's own: new, and computed from parameters."""
+    graph = story.graph
+    if story.freed is None:
+        return False
+    stack = [n for n in nodes if graph.epoch[n] >= story.freed.ordinal]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if node in graph.leaves:
+            return True
+        for _, child, _ in graph.edges(node):
+            fresh = child in graph.leaves or graph.epoch[child] >= story.freed.ordinal
+            if fresh and child not in seen and child != bridge.old:
+                seen.add(child)
+                stack.append(child)
+    return False
+
+
+def _only_reduced(graph: Graph, node: int, parents: dict[int, list[tuple[int, int]]]) -> bool:
+    """Whether everything above a node only turns it into a loss."""
+    seen: set[int] = set()
+    stack = [parent for parent, _ in parents.get(node, [])]
+    while stack:
+        parent = stack.pop()
+        if parent in seen:
+            continue
+        seen.add(parent)
+        if base(graph.name(parent)) not in _REDUCE:
+            return False
+        stack.extend(p for p, _ in parents.get(parent, []))
+    return bool(seen) or node in graph.roots
+
+
+def target_in_source(case: Case, bridge: Bridge) -> bool:
+    """Whether the source passes the old tensor as the target of a loss function."""
+    frames = case.frames(bridge.new)
+    statement = case.syntax.statement(frames[0]) if frames else None
+    if statement is None or not statement.target_reads:
+        return False
+    names = set(case.naming.names if case.naming else ())
+    return bool(names & set(statement.target_reads)) or set(statement.reads) <= set(
+        statement.target_reads
+    )
+
+
+# Where torch spells its own tensor methods in Python: as good as a call of the user's.
+_TORCH_PYTHON = ("torch/_tensor.py", "torch/functional.py", "torch/overrides.py")
+
+
+def sliced(case: Case, bridge: Bridge | None) -> Bridge | None:
+    """The bridge to the shared tensor when each loss takes its own slice or block of it."""
+    if bridge is None:
+        return None
+    graph, story = case.graph, case.story
+    if base(graph.name(bridge.old)) in _PARTS:
+        # Cut into parts before the first backward: this loss uses one part only.
+        if len({b.output for b in _onto(story, bridge.old)}) > 1:
+            return None
+        below = next(((slot, child, out) for slot, child, out in graph.edges(bridge.old)), None)
+        if below is None or not _users_own(case, bridge.old, cutting=False):
+            return None
+        return Bridge(bridge.old, below[1], below[2], below[0])
+    for use in _onto(story, bridge.old):
+        if use.output != bridge.output or base(graph.name(use.new)) not in _VIEWS:
+            continue
+        if len({b.output for b in _onto(story, use.new)}) > 1:
+            continue
+        if _users_own(case, use.new, cutting=True):
+            return use
+    return None
+
+
+def _onto(story: Story, old: int) -> list[Bridge]:
+    """Every use the failing graph makes of a node's outputs, the harmless ones included."""
+    graph = story.graph
+    return [
+        Bridge(node, child, output, slot)
+        for node in range(len(graph))
+        for slot, child, output in graph.edges(node)
+        if child == old
+    ]
+
+
+def _users_own(case: Case, node: int, *, cutting: bool) -> bool:
+    """Whether the user's own expression cuts: a loader that takes samples apart is not it."""
+    frames = case.frames(node)
+    if not frames:
+        return False
+    via = case.story.trace.sites[case.graph.site[node]].via
+    if via is not None and not via.startswith(_TORCH_PYTHON):
+        return False
+    statement = case.syntax.statement(frames[0])
+    if not cutting or statement is None:
+        return True
+    # A line that runs in every turn with the same index takes the same part every time.
+    story = case.story
+    fresh = story.freed is not None and story.born_after(node, story.freed)
+    return statement.cuts and (statement.varies or not (fresh and story.again))
+
+
+def compiled_region(case: Case, bridge: Bridge | None) -> bool:
+    """Whether only a compiled region makes the two backward calls meet."""
+    story, graph = case.story, case.graph
+    if "CompiledFunction" not in graph.name(story.raising) or story.freed is None:
+        return False
+    if bridge is None or "CompiledFunction" not in graph.name(bridge.old):
+        return False
+    outputs = {b.output for b in (*story.in_share, *story.in_time) if b.old == bridge.old}
+    earlier = _outputs_used_earlier(case, bridge.old)
+    return earlier is None or not outputs & earlier
+
+
+def _outputs_used_earlier(case: Case, node: int) -> set[int] | None:
+    """Outputs of a node that the freeing call came through, None where that is not known."""
+    story = case.story
+    freed = story.freed
+    if freed is not None and story.graph.number[node] in freed.roots:
+        return {
+            output
+            for number, output in zip(freed.roots, freed.outputs, strict=False)
+            if number == story.graph.number[node]
+        }
+    return None
