@@ -179,12 +179,11 @@ def make_book():
         yield pages, summaries[(turns - 1) % 4]
 
 
-def update(optimizer, *losses):
-    for loss in losses:
-        optimizer.zero_grad()
-        loss.backward(retain_graph=loss is not losses[-1])
-        optimizer.step()
-    print(f"loss {sum(loss.item() for loss in losses):.4f}")
+def update(optimizer, loss):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"loss {loss.item():.4f}")
 
 
 def train(reader, optimizer, layout, memory):
@@ -214,7 +213,11 @@ def train_stepping_between_losses(reader, optimizer, layout, memory):
     for pages, targets in make_book():
         attn_hier, attn_intra = reader.encode_maps(layout)
         recall, blur, memory = reader(pages, targets, layout, memory, attn_hier, attn_intra)
-        update(optimizer, recall, blur)
+        optimizer.zero_grad()
+        recall.backward(retain_graph=True)
+        optimizer.step()
+        blur.backward()
+        optimizer.step()
         memory = memory.detach()
 
 

@@ -18,21 +18,21 @@ HELP = "print a page on a cause: a failing program, its report, the repair"
 
 # The causes of the report's contract that no rule of this version decides, in words.
 NOT_YET = {
-    "inplace-op": "an in-place operation changed a tensor that backward needs",
-    "inplace-activation": "an activation, dropout or normalisation with inplace=True did",
-    "buffer-update": "a buffer was updated in place between forward and backward",
-    "no-grad-inplace-write": "a write under no_grad, or through a detached alias, did",
+    "inplace-op": "a saved tensor was changed in place",
+    "inplace-activation": "a layer with inplace=True changed a saved tensor",
+    "buffer-update": "a buffer was updated between forward and backward",
+    "no-grad-inplace-write": "a write under no_grad changed a saved tensor",
     "detach-cut": "detach() cut the gradient",
-    "data-or-numpy-cut": ".data, NumPy, .item() or torch.tensor(x) cut the gradient",
+    "data-or-numpy-cut": ".data, NumPy or .item() cut the gradient",
     "no-grad-scope": "a no_grad scope cut the gradient",
-    "non-differentiable-op": "the gradient ends at an op without a derivative (argmax)",
-    "zero-gradient-op": "the gradient ends at an op whose derivative is zero (round)",
-    "comparison-cut": "the gradient ends at a comparison or mask",
+    "non-differentiable-op": "the gradient ends at an op without derivative",
+    "zero-gradient-op": "the gradient ends where the derivative is zero",
+    "comparison-cut": "the gradient ends at a comparison or a mask",
     "nonleaf-grad-read": ".grad of a tensor that is no leaf is read",
     "derived-tensor-optimised": "the optimizer holds a computed tensor",
-    "rebinding-does-nothing": "a name was bound anew, not the module's parameter",
+    "rebinding-does-nothing": "a name was bound anew, not the parameter",
     "unused-module": "a module never took part",
-    "needless-retain": "nothing used what retain_graph or create_graph kept",
+    "needless-retain": "nothing used the graph that was kept",
     "accumulated-graph": "tensors with history are collected over steps",
 }
 MYTHS = "myths"
@@ -89,7 +89,10 @@ def page(name: str, *, colour: bool = False) -> str:
         flags=re.MULTILINE,
     )
     text = re.sub(
-        r"^(##?) (.*)$", lambda match: _heading(match[1], match[2], colour), text, flags=re.MULTILINE
+        r"^(##?) (.*)$",
+        lambda match: _heading(match[1], match[2], colour),
+        text,
+        flags=re.MULTILINE,
     )
     program = folder / "fails.py"
     if isinstance(program, Path) and program.exists():
@@ -122,8 +125,8 @@ def changes(folder: Traversable) -> str:
     """The lines that differ between the failing and the repaired program, with their neighbours."""
     before, after = (_read(folder / f"{name}.py").splitlines() for name in ("fails", "repaired"))
     lines = difflib.unified_diff(before, after, n=1, lineterm="")
-    body = [" ..." if line.startswith("@@") else line for line in lines][3:]
-    return "\n".join(line.rstrip() for line in body)
+    body = [" ..." if line.startswith("@@") else line.rstrip() for line in lines]
+    return "\n".join(body[3:]).strip("\n")
 
 
 def _heading(marks: str, words: str, colour: bool) -> str:

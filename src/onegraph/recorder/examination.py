@@ -351,7 +351,7 @@ class Examination:
         }
         groups: dict[tuple[int, int], set[int]] = {}
         for tape in self.recorder.all_tapes():
-            for target, site, epoch in tape.writes(max(0, self.ordinal - STEPS_KEPT)):
+            for target, site, epoch, _ in tape.writes(max(0, self.ordinal - STEPS_KEPT)):
                 groups.setdefault((epoch, site), set()).update(owners.get(target, ()))
         result = []
         for (epoch, site), written in sorted(groups.items()):

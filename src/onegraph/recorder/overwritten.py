@@ -41,7 +41,7 @@ def overwritten(seen: Examination, message: str) -> Overwritten | None:
                     transposed=own != sizes,
                     version_saved=int(versions_seen.group(2)) if versions_seen else None,
                     version_now=int(versions_seen.group(1)) if versions_seen else None,
-                    writes=_writes(seen, variable, seen.graph.epoch[position]),
+                    writes=_writes(seen, variable, position),
                 )
     if order:
         return Overwritten(order[0], None, sizes, False, None, None, ())
@@ -66,27 +66,21 @@ def _leaves_under(seen: Examination, position: int) -> list[tuple[int, torch.Ten
     return result
 
 
-def _writes(seen: Examination, variable: torch.Tensor, since: int) -> tuple[Write, ...]:
-    recorder = seen.recorder
-    mine = {
-        number
-        for key, number in recorder.targets.items()
-        if key == id(variable) or (isinstance(key, tuple) and id(variable) in key)
-    }
-    sizes = {
-        number: len(key) if isinstance(key, tuple) else 1
+def _writes(seen: Examination, variable: torch.Tensor, node: int) -> tuple[Write, ...]:
+    """The writes to a leaf since ``node`` saved it, gathered by line and engine call."""
+    recorder, graph = seen.recorder, seen.graph
+    members = {
+        number: key if isinstance(key, tuple) else (key,)
         for key, number in recorder.targets.items()
     }
-    counts: dict[tuple[int, int], set[int]] = {}
+    since, thread = max(graph.epoch[node], 0), graph.thread[node]
+    together: dict[tuple[int, int], set[int]] = {}
     for tape in recorder.all_tapes():
-        for target, site, epoch in tape.writes(max(since, 0)):
-            if epoch >= since and target in mine:
-                counts.setdefault((seen.site(site), epoch), set()).add(target)
-        for target, site, epoch in tape.writes(max(since, 0)):
-            group = counts.get((seen.site(site), epoch))
-            if group is not None:
-                group.add(target)
+        for target, site, epoch, number in tape.writes(since):
+            if tape.index != thread or number > graph.number[node]:
+                together.setdefault((epoch, seen.site(site)), set()).update(members[target])
     return tuple(
-        Write(site if site >= 0 else None, epoch, "", sum(sizes[t] for t in group))
-        for (site, epoch), group in sorted(counts.items(), key=lambda item: item[0][1])
+        Write(site if site >= 0 else None, epoch, "", len(written))
+        for (epoch, site), written in sorted(together.items())
+        if id(variable) in written
     )

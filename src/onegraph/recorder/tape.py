@@ -7,115 +7,60 @@ call the list is sealed: a training loop repeats itself, so equal stretches are 
 
 from __future__ import annotations
 
-import zlib
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+from onegraph.recorder.packed import PackedInts, PatternReader, PatternStore
 
 # A stretch is sealed at the latest after this many integers, so a program that never calls
 # backward is packed as it goes.
 SEAL_AT = 150_000
-# Stretches that differ are packed together once they reach this many bytes.
-PACK_AT = 1 << 20
 # A call that encloses engine calls is noted that many stretches later at most.
 NESTED_STRETCHES = 64
+# Decoded stretches kept while reading.
+DECODED = 2048
+
+# (begin, end, site): the numbers begin..end-1 came into being while the expression ran.
+Interval = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """The numbers ``[begin, end)`` came into being while the expression ``site`` ran.
+class Stretch(NamedTuple):
+    """A sealed list of entries, read; numbers count from its base.
 
-    An in-place write that made no number is noted at ``begin`` with ``end = begin - target``.
+    Args:
+        begins, ends, sites: disjoint ascending intervals, inner calls cut out of outer ones.
+        runs: for each interval the first one of its unbroken run of the same expression.
+        made: the site of each call that made nodes, in the order they ended.
+        writes: (target, site, next number) of each in-place write that made no node.
     """
 
-    begin: int
-    end: int
-    site: int
-    epoch: int
-
-
-class PatternStore:
-    """Byte strings stored once each; the rare ones packed together."""
-
-    def __init__(self) -> None:
-        self._index: dict[bytes, int] = {}
-        self._where: list[tuple[int, int, int]] = []
-        self._packed: list[bytes] = []
-        self._open: list[bytes] = []
-        self._open_size = 0
-
-    def add(self, pattern: bytes) -> int:
-        """Return the pattern's number, storing it when it is new."""
-        # A long pattern is known by its digest: keeping it as a key would undo the packing.
-        key = pattern if len(pattern) <= 16 else _digest(pattern)
-        found = self._index.get(key)
-        if found is not None:
-            return found
-        number = len(self._where)
-        self._index[key] = number
-        self._where.append((len(self._packed), self._open_size, len(pattern)))
-        self._open.append(pattern)
-        self._open_size += len(pattern)
-        if self._open_size >= PACK_AT:
-            self._packed.append(zlib.compress(b"".join(self._open), 6))
-            self._open, self._open_size = [], 0
-        return number
-
-    def reader(self) -> PatternReader:
-        """A reader over what is stored now."""
-        return PatternReader(self._where, self._packed, b"".join(self._open))
-
-
-class PatternReader:
-    """Reads patterns back, unpacking each block once in a row."""
-
-    def __init__(
-        self, where: list[tuple[int, int, int]], packed: list[bytes], last: bytes
-    ) -> None:
-        self._where, self._packed, self._last = where, packed, last
-        self._block = -1
-        self._bytes = b""
-        self._values: dict[int, array[int]] = {}
-
-    def __getitem__(self, number: int) -> array[int]:
-        known = self._values.get(number)
-        if known is not None:
-            return known
-        block, offset, length = self._where[number]
-        if block != self._block:
-            self._block = block
-            self._bytes = (
-                zlib.decompress(self._packed[block]) if block < len(self._packed) else self._last
-            )
-        values = array("i")
-        values.frombytes(self._bytes[offset : offset + length])
-        if len(self._values) < 4096:
-            self._values[number] = values
-        return values
-
-
-def _digest(pattern: bytes) -> bytes:
-    from hashlib import blake2b
-
-    return blake2b(pattern, digest_size=16).digest()
+    begins: list[int]
+    ends: list[int]
+    sites: list[int]
+    runs: list[int]
+    made: list[int]
+    writes: list[tuple[int, int, int]]
 
 
 class Tape:
     """One thread's record.
 
     ``entries`` holds (gap, length, site) triples: the call made the ``length`` numbers that
-    follow ``last + gap``; a negative gap means it enclosed the calls noted before it. An engine
+    follow ``last + gap``; a negative gap means it enclosed the calls noted before it, and a
+    negative length is the number of what an in-place write without a node wrote to. An engine
     call that began inside is noted by its own stretch, see `seal`.
     """
 
     __slots__ = (
         "base",
         "bases",
+        "crowded",
         "entries",
         "epoch",
         "epochs",
+        "first",
         "index",
         "last",
         "limit",
@@ -131,12 +76,15 @@ class Tape:
         self.index = index
         self.store = store
         self.entries: list[int] = []
-        self.base = self.last = number
+        # The first number that this thread gave out under our eyes, or may have.
+        self.first = self.base = self.last = number
         self.epoch = epoch
-        self.bases = array("q")
-        self.epochs = array("i")
-        self.patterns = array("i")
+        self.bases = PackedInts()
+        self.epochs = PackedInts()
+        self.patterns = PackedInts()
         self.mode: Any = None
+        # Whether other threads were recorded too, so that a number may mean several nodes.
+        self.crowded = False
         # How many modes lay above ours when it was set aside, None while it is not.
         self.suspended: int | None = None
         self.paused_at = 0
@@ -146,107 +94,133 @@ class Tape:
     def seal(self, epoch: int) -> None:
         """Close the current stretch; what follows was made after ``epoch`` engine calls began."""
         if self.entries:
-            self.bases.append(self.base)
-            self.epochs.append(self.epoch)
-            self.patterns.append(self.store.add(array("i", self.entries).tobytes()))
+            self.bases.add(self.base)
+            self.epochs.add(self.epoch)
+            self.patterns.add(self.store.add(array("i", self.entries).tobytes()))
             # In place: the recording function holds on to the list.
             self.entries.clear()
         self.base = self.last
         self.epoch = epoch
         self.limit = SEAL_AT
 
+    def gave(self, number: int) -> bool:
+        """Whether this thread gave the number to a node while it was recorded, seen or unseen."""
+        return self.first <= number < self.last
+
     def locate(self, numbers: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """(site, call, epoch) for each of the ascending ``numbers``; site -1 where unseen.
 
         Equal ``call`` values mean the same run of the same expression.
         """
-        reader = self.store.reader()
-        chunks = len(self.bases)
-        cached, flat, ends = -1, [], []
-        first = 0
+        read = _Reader(self)
+        count = len(self.bases)
+        home = candidate = 0
+        leaves_at: float = self._begin(1) if count else float("inf")
         for number in numbers:
-            # The last stretch that began at or before the number made it.
-            first = bisect_right(self.bases, number, first) if chunks else 0
-            chunk = max(first - 1, 0)
-            if number >= self.base:
-                chunk = chunks
+            if number >= leaves_at:
+                # The last stretch that began at or before the number made it.
+                home = count if number >= self.base else self.bases.rank(number) - 1
+                leaves_at = self._begin(home + 1) if home < count else float("inf")
             found = (-1, -1, -1)
-            for candidate in range(chunk, min(chunk + NESTED_STRETCHES, chunks) + 1):
-                if candidate != cached:
-                    cached = candidate
-                    flat = self._flat(candidate, reader)
-                    ends = [interval.end for interval in flat]
-                at = bisect_right(ends, number)
-                if at < len(flat) and flat[at].begin <= number:
-                    interval = flat[at]
-                    run = at
-                    while run and flat[run - 1].site == interval.site:
-                        run -= 1
-                        if flat[run].end != flat[run + 1].begin:
-                            run += 1
-                            break
-                    found = (interval.site, candidate << 24 | run, interval.epoch)
+            for candidate in range(home, min(home + NESTED_STRETCHES, count) + 1):
+                begin, epoch, stretch = read[candidate]
+                at = bisect_right(stretch.ends, number - begin)
+                if at < len(stretch.ends) and stretch.begins[at] <= number - begin:
+                    found = (stretch.sites[at], candidate << 24 | stretch.runs[at], epoch)
                     break
-                if candidate == chunk and flat and number < flat[-1].end:
+                if candidate == home and at < len(stretch.ends):
                     break
-            first = max(first - 1, 0)
             yield found
 
-    def _flat(self, chunk: int, reader: PatternReader) -> list[Interval]:
-        return list(_flatten(self._stretch(chunk, reader)))
-
-    def _stretch(self, chunk: int, reader: PatternReader) -> Iterator[Interval]:
-        if chunk == len(self.bases):
-            return _decode(self.base, array("i", self.entries), self.epoch)
-        return _decode(self.bases[chunk], reader[self.patterns[chunk]], self.epochs[chunk])
-
-    def writes(self, first_epoch: int) -> Iterator[tuple[int, int, int]]:
-        """(target, site, epoch) of the in-place writes noted since ``first_epoch``."""
-        reader = self.store.reader()
-        start = bisect_left(self.epochs, first_epoch)
-        for chunk in range(start, len(self.bases) + 1):
-            for interval in self._stretch(chunk, reader):
-                if interval.end < interval.begin:
-                    yield interval.begin - interval.end, interval.site, interval.epoch
+    def writes(self, first_epoch: int) -> Iterator[tuple[int, int, int, int]]:
+        """(target, site, epoch, next number) of the in-place writes since ``first_epoch``."""
+        for begin, epoch, stretch in self._since(first_epoch):
+            for target, site, following in stretch.writes:
+                yield target, site, epoch, begin + following
 
     def runs(self, first_epoch: int) -> Iterator[tuple[int, int]]:
         """(site, epoch) of every call that made nodes since ``first_epoch``."""
-        reader = self.store.reader()
-        start = bisect_left(self.epochs, first_epoch)
-        for chunk in range(start, len(self.bases) + 1):
-            for interval in self._stretch(chunk, reader):
-                if interval.end > interval.begin:
-                    yield interval.site, interval.epoch
+        for _, epoch, stretch in self._since(first_epoch):
+            for site in stretch.made:
+                yield site, epoch
+
+    def _since(self, first_epoch: int) -> Iterator[tuple[int, int, Stretch]]:
+        read = _Reader(self)
+        for number in range(self.epochs.rank(first_epoch - 1), len(self.bases) + 1):
+            yield read[number]
+
+    def _begin(self, stretch: int) -> int:
+        return self.bases[stretch] if stretch < len(self.bases) else self.base
 
 
-def _flatten(intervals: Iterable[Interval]) -> Iterator[Interval]:
+class _Reader:
+    """Reads the stretches of a tape, each pattern once."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+        self._patterns: PatternReader = tape.store.reader()
+        self._known: dict[int, Stretch] = {}
+
+    def __getitem__(self, number: int) -> tuple[int, int, Stretch]:
+        """(base, epoch, stretch) of the sealed stretches, and after them of the open one."""
+        tape = self._tape
+        if number == len(tape.bases):
+            pattern, base, epoch = -1, tape.base, tape.epoch
+        else:
+            pattern, base, epoch = tape.patterns[number], tape.bases[number], tape.epochs[number]
+        stretch = self._known.get(pattern)
+        if stretch is None:
+            values = array("i", tape.entries) if pattern < 0 else self._patterns[pattern]
+            if len(self._known) >= DECODED:
+                self._known.clear()
+            stretch = self._known[pattern] = _decode(values)
+        return base, epoch, stretch
+
+
+def _decode(values: array[int]) -> Stretch:
+    last = 0
+    intervals: list[Interval] = []
+    writes = []
+    for gap, length, site in zip(values[::3], values[1::3], values[2::3], strict=True):
+        begin = last + gap
+        if length < 0:
+            writes.append((-length, site, begin))
+        else:
+            last = begin + length
+            intervals.append((begin, last, site))
+    flat = _flatten(intervals)
+    return Stretch(
+        begins=[begin for begin, _, _ in flat],
+        ends=[end for _, end, _ in flat],
+        sites=[site for _, _, site in flat],
+        runs=_runs(flat),
+        made=[site for begin, end, site in intervals if end > begin],
+        writes=writes,
+    )
+
+
+def _flatten(intervals: Iterable[Interval]) -> list[Interval]:
     """Turn nested intervals, each after what it encloses, into disjoint ascending ones."""
     flat: list[Interval] = []
-    for interval in intervals:
-        if interval.end < interval.begin:
-            continue
+    for begin, end, site in intervals:
         inner: list[Interval] = []
-        while flat and flat[-1].begin >= interval.begin:
+        while flat and flat[-1][0] >= begin:
             inner.append(flat.pop())
-        if flat and flat[-1].end > interval.begin:
-            # Calls nest; anything else means the counter was set back below us. Keep the older.
-            interval = Interval(flat[-1].end, interval.end, interval.site, interval.epoch)
-        position = interval.begin
+        # Calls nest; anything else means the counter was set back below us. Keep the older.
+        position = max(begin, flat[-1][1]) if flat else begin
         for part in reversed(inner):
-            if part.begin > position:
-                flat.append(Interval(position, part.begin, interval.site, interval.epoch))
+            if part[0] > position:
+                flat.append((position, part[0], site))
             flat.append(part)
-            position = part.end
-        if interval.end > position:
-            flat.append(Interval(position, interval.end, interval.site, interval.epoch))
-    yield from flat
+            position = part[1]
+        if end > position:
+            flat.append((position, end, site))
+    return flat
 
 
-def _decode(base: int, values: array[int], epoch: int) -> Iterator[Interval]:
-    last = base
-    for k in range(0, len(values) - 2, 3):
-        begin = last + values[k]
-        end = begin + values[k + 1]
-        yield Interval(begin, end, values[k + 2], epoch)
-        if end >= begin:
-            last = end
+def _runs(flat: list[Interval]) -> list[int]:
+    runs: list[int] = []
+    for at, (begin, _, site) in enumerate(flat):
+        unbroken = at and flat[at - 1][1] == begin and flat[at - 1][2] == site
+        runs.append(runs[-1] if unbroken else at)
+    return runs

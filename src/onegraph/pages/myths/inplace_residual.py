@@ -4,7 +4,7 @@ from torch import nn
 torch.manual_seed(0)
 block = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.ReLU())
 last = nn.Conv2d(3, 3, 3, padding=1)
-for step in range(3):
+for _ in range(3):
     residual = torch.randn(2, 3, 8, 8)
     x = last(block(residual))
     x += residual

@@ -4,7 +4,7 @@ from torch import nn
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
 losses = []
-for step in range(3):
+for _ in range(3):
     loss = model(torch.randn(8, 4)).square().mean()
     loss.backward()
     losses.append(loss)

@@ -10,7 +10,7 @@ def strengths(x):
     return strength, strength
 
 
-for step in range(3):
+for _ in range(3):
     read, write = strengths(torch.randn(8, 4))
     (read.exp() + write.sigmoid()).sum().backward()
 print("three steps done")

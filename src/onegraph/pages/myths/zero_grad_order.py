@@ -5,7 +5,7 @@ torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for place in ("before forward", "before backward", "after step", "nowhere"):
-    for step in range(3):
+    for _ in range(3):
         if place == "before forward":
             optimizer.zero_grad()
         loss = model(torch.randn(8, 4)).square().mean()

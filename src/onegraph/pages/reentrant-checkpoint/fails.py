@@ -4,20 +4,25 @@ from torch.utils.checkpoint import checkpoint
 
 torch.manual_seed(0)
 encoder = nn.Sequential(nn.Linear(6, 8), nn.Tanh())
-blocks = nn.ModuleList([nn.Linear(8, 8) for _ in range(3)])
-model = nn.ModuleList([encoder, blocks])
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(3)])
+weights = [*encoder.parameters(), *layers.parameters()]
+optimizer = torch.optim.SGD(weights, lr=0.1)
+
+
+def decode(x, context):
+    for layer in layers:
+
+        def block(x, layer=layer):
+            return torch.tanh(layer(x) * context)
+
+        x = checkpoint(block, x, use_reentrant=True)
+    return x
+
 
 for step in range(3):
     context = encoder(torch.randn(4, 6))
     x = torch.randn(4, 8, requires_grad=True)
-    for block in blocks:
-
-        def mix(x, block=block):
-            return torch.tanh(block(x) * context)
-
-        x = checkpoint(mix, x, use_reentrant=True)
-    loss = x.square().mean()
+    loss = decode(x, context).square().mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -12,4 +12,4 @@ for step in range(3):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    print(step, loss.item())
+        print(step, repeat, loss.item())
