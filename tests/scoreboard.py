@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-import tempfile
 import tomllib
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.forked import preload, run  # noqa: E402
 
 CASES = Path(__file__).parent / "cases"
 ROLES = ("built", "joined", "freed", "failed", "mutated", "needed", "cut", "kept")
@@ -37,47 +39,6 @@ class Score:
         return not self.wrong and not self.fixed_findings
 
 
-def run(folder: Path, script: str) -> dict[str, Any]:
-    """The JSON report of one program, run in a forked child.
-
-    The child runs the command line as a shell would, in its own folder and process group of
-    streams; only the import of torch, most of a small program's time, is shared.
-    """
-    with tempfile.TemporaryDirectory() as temporary:
-        out = Path(temporary) / "report.json"
-        child = os.fork()
-        if child == 0:
-            _run_here(folder, ["run", "--json", str(out), script])
-        os.waitpid(child, 0)
-        if not out.exists():
-            return {"findings": [], "failed": True}
-        report: dict[str, Any] = json.loads(out.read_text())
-        return report
-
-
-def _run_here(folder: Path, arguments: list[str]) -> NoReturn:
-    status = 1
-    try:
-        os.chdir(folder)
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(nowhere, stream)
-        from onegraph.cli import main as command
-
-        status = command(arguments)
-    finally:
-        os._exit(status)
-
-
-def preload() -> None:
-    """Import what nearly every program imports, once."""
-    import numpy  # noqa: F401
-    import torch
-    import torch._dynamo
-
-    torch.set_num_threads(1)
-
-
 def accepted(truth: dict[str, Any], role: str) -> set[tuple[str, int]]:
     """The places a case file accepts for a role."""
     places = set()
@@ -93,12 +54,8 @@ def judge(folder: Path) -> Score:
     """Compare the report of a case's programs with its truth."""
     truth = tomllib.loads((folder / "case.toml").read_text())
     score = Score(folder.name, truth["symptom"])
-    report = run(folder, "repro.py")
-    findings = report["findings"]
-    fixed = run(folder, "fixed.py")
-    score.fixed_findings = len(fixed["findings"])
-    if report.get("failed") or fixed.get("failed"):
-        score.wrong.append("no report was written")
+    findings = run(folder, ["repro.py"]).findings
+    score.fixed_findings = len(run(folder, ["fixed.py"]).findings)
     if truth["symptom"] == "none":
         score.wrong = [f"finding {f['cause']}" for f in findings]
         return score

@@ -11,13 +11,11 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from onegraph import api
-from onegraph.recorder.autopsy import Examination
+from onegraph.recorder.examination import Examination
 from onegraph.recorder.names import Names
 from onegraph.recorder.session import Recorder
 
 _ENTRY = re.compile(r'\s*File "(.*)", line (\d+), in ')
-
-Place = tuple[str, int]
 
 
 class _Nameless(Names):
@@ -35,14 +33,12 @@ class Tally:
     unknown: int = 0
     wrong: list[str] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
-    lines: set[int] = field(default_factory=set)
 
     def __iadd__(self, other: Tally) -> Tally:
         self.right += other.right
         self.unknown += other.unknown
         self.wrong += other.wrong
         self.missed += other.missed
-        self.lines |= other.lines
         return self
 
     def __str__(self) -> str:
@@ -81,27 +77,27 @@ def compare(recorder: Recorder, roots: Iterable[Any]) -> Tally:
     """Judge every node below the roots against the traceback that anomaly mode left on it."""
     tally = Tally()
     examination = Examination(recorder, roots, [], recorder.ordinal + 1, None, _Nameless())
+    trace = examination.trace(None)
     for position, node in enumerate(examination.walk.nodes):
         truth = _truth(recorder, node)
-        if examination.walk.number[position] < 0 or truth is None:
+        if trace.graph.number[position] < 0 or truth is None:
             # Leaves have no number, and are named by their parameter instead.
             continue
-        site = examination._where[position][1]
+        site = trace.graph.site[position]
+        made = f"made at {truth[0]}:{truth[1]}" if truth else "made by no line of the user's"
         if site < 0:
             tally.unknown += 1
-            tally.missed.append(f"{node.name()}: unknown, but made at {truth}")
+            tally.missed.append(f"{node.name()}: unknown, but {made}")
             continue
-        instruction = examination._chains[site][0]
-        said = (instruction[0].co_filename, examination.places.frame(instruction).line)
-        if said == truth:
+        head = trace.sites[site].frames[0]
+        if truth and (head.file, head.line) == (examination.places.file(truth[0]), truth[1]):
             tally.right += 1
-            tally.lines.add(said[1])
         else:
-            tally.wrong.append(f"{node.name()}: said {said}, but made at {truth}")
+            tally.wrong.append(f"{node.name()}: said {head.file}:{head.line}, but {made}")
     return tally
 
 
-def _truth(recorder: Recorder, node: Any) -> Place | tuple[()] | None:
+def _truth(recorder: Recorder, node: Any) -> tuple[str, int] | tuple[()] | None:
     """The innermost user frame in anomaly mode's traceback, () without one, None unless it told."""
     entries = node.metadata.get("traceback_")
     if entries is None:

@@ -12,7 +12,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from onegraph.recorder.packed import PackedInts, PatternReader, PatternStore
+from onegraph.recorder.packed import PackedInts, PatternReader
+from onegraph.recorder.packed import PatternStore as PatternStore
 
 # A stretch is sealed at the latest after this many integers, so a program that never calls
 # backward is packed as it goes.

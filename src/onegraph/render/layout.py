@@ -38,7 +38,7 @@ def of_finding(finding: Finding, report: Report, width: int, *, source: bool) ->
     """One finding, `MOST_LINES` lines at most: what matters least is left out first."""
     head = _head(finding, report, width)
     tail = _tail(finding, report, width)
-    rows: list[list[Line]] = []
+    rows: list[tuple[str, list[Line]]] = []
     places: set[tuple[str, int]] = set()
     for role in finding.order or tuple(finding.sites):
         for site in finding.sites.get(role, ())[:1]:
@@ -46,16 +46,16 @@ def of_finding(finding: Finding, report: Report, width: int, *, source: bool) ->
                 continue
             places.add(site.place)
             names = finding.names if role == "joined" else ()
-            rows.append(_row(site, names, report, width, source=source))
+            rows.append((role, _row(site, names, report, width, source=source)))
         if role in finding.unknown:
             text = f"{_ROLE_WORDS.get(role, role)} unknown: {finding.unknown[role]}"
-            rows.append([Line((("  ", ""), (part, "dim"))) for part in _wrap(text, width - 2)])
-    body = [line for row in rows for line in row]
+            parts = _wrap(text, width - 2)
+            rows.append((role, [Line((("  ", ""), (part, "dim"))) for part in parts]))
     space = MOST_LINES - len(head) - len(tail)
-    while len(body) > space and len(rows) > 2:
-        rows.pop(-2)
-        body = [line for row in rows for line in row]
-    return [*head, *body, *tail]
+    for spare in ("kept", "built", "freed", "joined"):
+        if sum(len(lines) for _, lines in rows) > space:
+            rows = [row for row in rows if row[0] != spare]
+    return [*head, *(line for _, lines in rows for line in lines), *tail]
 
 
 _ROLE_WORDS = {

@@ -7,7 +7,7 @@ from torch import nn
 class Representation(nn.Module):
     def __init__(self, n_obs, dim):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(n_obs, 24), nn.ELU(), nn.Linear(24, dim))
+        self.net = nn.Linear(n_obs, dim)
 
     def forward(self, obs):
         return torch.tanh(self.net(obs))
@@ -64,6 +64,7 @@ class Agent:
             loss = loss + (predicted - r).pow(2)
         self.opt.zero_grad()
         loss.backward()
+        self.opt.step()
         return loss.item()
 
 
