@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from onegraph.diagnosis.naming import Naming
@@ -29,6 +30,24 @@ class Case:
         """The call chain of the expression that made a node."""
         site = self.graph.site[node]
         return self.story.trace.sites[site].frames if site >= 0 else ()
+
+
+def rebuilt(case: Case, bridge: Bridge) -> bool:
+    """Whether what crosses the bridge is made anew in every turn of the failing line's loop.
+
+    The line that made it may also serve other inputs. A variable that still holds the very
+    tensor, and that no loop around the failing line stores into, was not made anew.
+    """
+    if not case.story.rebuilt(bridge.old):
+        return False
+    naming, frames = case.naming, failing_frames(case.story)
+    binding = naming.binding if naming is not None and naming.exact else None
+    if binding is None or binding.depth is None or binding.depth >= len(frames):
+        return True
+    variable = re.match(r"\w+", binding.name)
+    if variable is None or "." in binding.name:
+        return True
+    return case.syntax.stored_in_loop(frames[binding.depth], variable.group()) is not False
 
 
 def same_turn(case: Case, node: int) -> bool:

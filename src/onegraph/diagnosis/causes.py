@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onegraph.diagnosis.case import Case, same_turn
+from onegraph.diagnosis.case import Case, rebuilt, same_turn
 from onegraph.diagnosis.naming import Naming
 from onegraph.diagnosis.shapes import (
     compiled_region,
@@ -74,15 +74,17 @@ def decide(case: Case) -> Verdict:
         return verdict("compile", share_bridge or entry)
     if not within and running_sum(case):
         return verdict("running-sum-loss")
-    if restated(case) and not story.rebuilt(entry.old):
+    if restated(case) and not rebuilt(case, entry):
         return verdict("same-loss-twice", time_bridge)
     for bridge in (time_bridge, share_bridge):
         if bridge is not None and (target_side(case, bridge) or target_in_source(case, bridge)):
             return verdict("undetached-target", bridge)
     if within and _recurs(case, entry):
         return verdict("carried-state")
-    if not within and (story.rebuilt(entry.old) or _seems_rebuilt(case, entry)):
-        return verdict("carried-state", inferred=None if story.rebuilt(entry.old) else "its kind")
+    if not within and rebuilt(case, entry):
+        return verdict("carried-state")
+    if not within and _seems_rebuilt(case, entry):
+        return verdict("carried-state", inferred="the kind of node, for want of lines")
     for bridge in (share_bridge, time_bridge):
         cut = sliced(case, bridge)
         if cut is not None:

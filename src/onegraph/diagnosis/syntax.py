@@ -74,6 +74,13 @@ class Syntax:
         part[0] = part[0][frame.column :]
         return "\n".join(part)
 
+    def stored_in_loop(self, frame: Frame, name: str) -> bool | None:
+        """Whether a loop around ``frame`` stores into the variable; None where it never is."""
+        source = self._sources.get(frame.file)
+        if source is None or not source.text:
+            return None
+        return _stored_in_loop(source.text, frame.line, name)
+
     def loops(self, frame: Frame) -> tuple[int, ...]:
         """First lines of the loops around ``frame`` within its function, outermost first."""
         source = self._sources.get(frame.file)
@@ -126,6 +133,30 @@ def _loops(text: str, line: int) -> tuple[int, ...]:
             if body[0] <= line <= body[1] or isinstance(node, ast.While):
                 found.append(node.lineno)
     return tuple(found)
+
+
+@lru_cache(maxsize=512)
+def _stored_in_loop(text: str, line: int, name: str) -> bool | None:
+    tree = _tree(text)
+    if tree is None:
+        return None
+    scope: ast.AST = tree
+    outermost: ast.AST | None = None
+    for node in _path(tree, line, line):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            scope, outermost = node, None
+        elif isinstance(node, (ast.For, ast.While, ast.AsyncFor)) and outermost is None:
+            outermost = node
+    if not _stores_into(scope, name):
+        return None
+    return outermost is not None and _stores_into(outermost, name)
+
+
+def _stores_into(scope: ast.AST, name: str) -> bool:
+    return any(
+        isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name
+        for node in ast.walk(scope)
+    )
 
 
 def _path(tree: ast.AST, line: int, end_line: int) -> Iterator[ast.AST]:

@@ -263,11 +263,15 @@ class Patches:
         def _bootstrap_inner(thread: threading.Thread) -> Any:
             if not recorder.active:
                 return original(thread)
-            recorder.enter_thread()
+            tape = recorder.enter_thread()
+            mode = tape.mode if tape is not None else None
             try:
                 return original(thread)
             finally:
                 recorder.leave_thread()
+                if mode is not None:
+                    # A class is a cycle of references: what it refers to is not to wait for gc.
+                    retire(mode)
                 if not recorder.active:
                     self.remove()
 

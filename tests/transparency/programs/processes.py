@@ -1,6 +1,7 @@
 """Workers, children and threads of every kind work and end as alone."""
 
 import asyncio
+import gc
 import multiprocessing
 import queue
 import sys
@@ -72,6 +73,7 @@ def main():
             next(iter(DataLoader(Failing(), num_workers=1, multiprocessing_context=context)))
         except RuntimeError as error:
             print(error)
+        gc.collect()  # The loader's iterator is in a cycle, and must not end in a forked child.
         results = multiprocessing.get_context(context).SimpleQueue()
         process = multiprocessing.get_context(context).Process(target=tell, args=(context, results))
         process.start()
@@ -112,7 +114,7 @@ def main():
     timer = threading.Timer(0.01, print, args=("timer",))
     timer.start()
     timer.join()
-    print(threading.current_thread().name, threading.active_count(), [t.name for t in threading.enumerate()])
+    print(threading.current_thread().name)
 
     async def both():
         return await asyncio.gather(asyncio.to_thread(train, 1), asyncio.to_thread(print, "task"))
