@@ -18,7 +18,7 @@ from onegraph.recorder.session import Recorder
 _ENTRY = re.compile(r'\s*File "(.*)", line (\d+), in ')
 
 
-class _Nameless(Names):
+class Nameless(Names):
     """No names: looking for them takes far longer than judging lines."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ def roots_of(result: Any) -> list[Any]:
 def compare(recorder: Recorder, roots: Iterable[Any]) -> Tally:
     """Judge every node below the roots against the traceback that anomaly mode left on it."""
     tally = Tally()
-    examination = Examination(recorder, roots, [], recorder.ordinal + 1, None, _Nameless())
+    examination = Examination(recorder, roots, [], recorder.ordinal + 1, None, Nameless())
     trace = examination.trace(None)
     for position, node in enumerate(examination.walk.nodes):
         truth = _truth(recorder, node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -13,6 +13,8 @@ from torch.utils._pytree import tree_leaves
 
 from onegraph import api
 from tests.exactness.judge import Tally, compare, roots_of
+
+Operator = Callable[..., Any]
 
 
 @dataclass
@@ -32,7 +34,7 @@ class Survey:
             f"{self.ops} operators, {self.samples} samples; nodes of the forward pass: "
             f"{self.forward}; of derivatives: {self.backward}; "
             f"gradients that recording changed: {len(self.different)}, "
-            f"that differ without it: {len(self.unsteady)}"
+            f"that differ from run to run without it: {len(self.unsteady)}"
         )
 
 
@@ -44,13 +46,19 @@ def differentiable() -> list[Any]:
     return [op for op in op_db if torch.float64 in op.supported_backward_dtypes("cpu")]
 
 
-def survey(ops: list[Any], samples: int) -> Survey:
-    """Run so many samples of each operator, and judge every node that they make."""
+def survey(ops: list[Any], samples: int, *, in_place: bool = False) -> Survey:
+    """Run so many samples of each operator, or of its in-place form, and judge their nodes."""
     result = Survey()
     for op in ops:
+        run = op
+        if in_place:
+            run = _in_place(op)
         count = 0
-        for count, sample in enumerate(_samples(op, samples), start=1):
-            _try(op, sample, result)
+        for sample in _samples(op, samples):
+            if in_place and not _writable(run, sample):
+                continue
+            count += 1
+            _try(run, op.full_name, sample, result)
         result.samples += count
         if count:
             result.ops += 1
@@ -64,9 +72,25 @@ def _samples(op: Any, most: int) -> Iterator[Any]:
     return islice(op.sample_inputs("cpu", torch.float64, requires_grad=True), most)
 
 
-def _try(op: Any, sample: Any, result: Survey) -> None:
+def _in_place(op: Any) -> Operator:
+    def write(target: Any, *args: Any, **kwargs: Any) -> Any:
+        copy = target * 1
+        return op.inplace_variant(copy, *args, **kwargs)
+
+    return write
+
+
+def _writable(run: Operator, sample: Any) -> bool:
+    """Whether the in-place form can take this sample at all."""
+    try:
+        _gradients(run, sample)
+    except (RuntimeError, TypeError, IndexError, NotImplementedError):
+        return False
+    return True
+
+
+def _try(op: Operator, name: str, sample: Any, result: Survey) -> None:
     plain = _gradients(op, sample)
-    again = _gradients(op, sample)
     session = api.begin(lines=True)
     try:
         watched = _gradients(op, sample)
@@ -77,13 +101,15 @@ def _try(op: Any, sample: Any, result: Survey) -> None:
             result.backward += compare(session.recorder, roots_of(twice))
     finally:
         api.end(session)
-    if not _identical(plain, again):
-        result.unsteady.append(op.full_name)
-    elif not _identical(plain, watched):
-        result.different.append(f"{op.full_name} {sample.summary()}")
+    if not _identical(plain, watched):
+        # Some of LAPACK's results depend on where in memory its arrays happen to lie.
+        if any(_identical(_gradients(op, sample), watched) for _ in range(20)):
+            result.unsteady.append(name)
+        else:
+            result.different.append(f"{name} {sample.summary()}")
 
 
-def _between(op: Any, sample: Any) -> tuple[Any, Any, Any]:
+def _between(op: Operator, sample: Any) -> tuple[Any, Any, Any]:
     decoy = torch.ones(2, requires_grad=True)
     torch.manual_seed(0)
     before = decoy * 2
@@ -92,10 +118,11 @@ def _between(op: Any, sample: Any) -> tuple[Any, Any, Any]:
     return before, made, after
 
 
-def _gradients(op: Any, sample: Any) -> list[Any]:
-    """What the operator returns, and its gradients."""
+def _gradients(op: Operator, sample: Any) -> list[Any]:
+    """What the operator returns, its gradients, and where the random numbers got to."""
     _, made, _ = _between(op, sample)
-    return _tensors(made) + _derivatives(made, sample, twice=False)
+    found = _tensors(made) + _derivatives(made, sample, twice=False)
+    return [*found, torch.get_rng_state()]
 
 
 def _derivatives(made: Any, sample: Any, *, twice: bool) -> list[Any]:
@@ -104,9 +131,7 @@ def _derivatives(made: Any, sample: Any, *, twice: bool) -> list[Any]:
         for t in _tensors(sample.output_process_fn_grad(made))
         if t.requires_grad
     ]
-    inputs = [
-        t for t in _tensors((sample.input, sample.args, sample.kwargs)) if t.requires_grad
-    ]
+    inputs = [t for t in _tensors((sample.input, sample.args, sample.kwargs)) if t.requires_grad]
     if not outputs or not inputs:
         return []
     ones = [torch.ones_like(t).requires_grad_(twice) for t in outputs]

@@ -19,7 +19,8 @@ PAGES = ROOT / "src" / "onegraph" / "pages"
 # Given with -c, so that no frame of it counts as the program's own. Each child sees a folder with
 # the program alone, as `cd FOLDER && onegraph run PROGRAM` would.
 DRIVER = """
-import os, sys, torch
+import os, sys, torch, torch._dynamo  # what optimizers import at their first call
+import onegraph.recorder.autopsy, onegraph.recorder.patches, onegraph.render.terminal
 from onegraph import cli
 
 for folder, program in zip(sys.argv[1::2], sys.argv[2::2]):

@@ -11,6 +11,8 @@ NAME = "run"
 HELP = "run a program as python would, and explain a backward that fails"
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# The programs that `onegraph explain` shows are a user's, wherever they are installed.
+_PAGES = _OWN + "pages" + os.sep
 _DISPATCH = os.path.join("torch", "overrides.py")
 
 
@@ -83,7 +85,7 @@ def strip(traceback: TracebackType | None) -> TracebackType | None:
     kept: list[TracebackType] = []
     while traceback is not None:
         filename = traceback.tb_frame.f_code.co_filename
-        if filename.startswith(_OWN):
+        if filename.startswith(_OWN) and not filename.startswith(_PAGES):
             if kept and kept[-1].tb_frame.f_code.co_filename.endswith(_DISPATCH):
                 # A Python function of torch asked us first: it is on the stack twice.
                 del kept[-2:]

@@ -56,6 +56,14 @@ def _detach_edit(t: Telling) -> str | None:
     return _edited(statement, name, f"{name}.detach()")
 
 
+def _with_argument(call: str, argument: str) -> str | None:
+    """A call with one more argument, None when it is not one whole call on one line."""
+    if not call.endswith(")") or argument.partition("=")[0] in call:
+        return None
+    head = call[:-1]
+    return f"{head}{argument})" if head.endswith("(") else f"{head}, {argument})"
+
+
 def _single(t: Telling) -> bool:
     """Whether the name holds one tensor, not a nest of them."""
     name = t.name or ""
@@ -206,7 +214,7 @@ def _sliced(t: Telling) -> tuple[Remedy, ...]:
                 effect="same",
                 effect_note="retain_graph=True is right here; it keeps the graph's memory until "
                 "the last row is done. torch.func.jacrev does the same in one call",
-                edit="retain_graph=True",
+                edit=_with_argument(t.code("failed"), "retain_graph=True"),
             ),
             summed,
         )
@@ -216,8 +224,7 @@ def _sliced(t: Telling) -> tuple[Remedy, ...]:
             title=f"Cut {t.it} off as a leaf, back-propagate part by part into it, then once "
             "through what made it",
             effect="same",
-            effect_note="only one part's graph is alive at a time; onegraph.lifetime.split_at "
-            "does it",
+            effect_note="only one part's graph is alive at a time",
         ),
     )
 
@@ -276,14 +283,14 @@ def _grad_first(t: Telling) -> tuple[Remedy, ...]:
             effect="changes",
             effect_note="the derivative term then trains too, which it did not before; the graph "
             "stays until the loss is back-propagated",
-            edit="create_graph=True",
+            edit=_with_argument(t.code("freed"), "create_graph=True"),
         ),
         Remedy(
             title="Pass retain_graph=True to autograd.grad when its result is only used as a "
             "number",
             effect="same",
             effect_note="several true derivatives of one graph: it stays in memory until backward",
-            edit="retain_graph=True",
+            edit=_with_argument(t.code("freed"), "retain_graph=True"),
         ),
     )
 
@@ -312,7 +319,7 @@ def _checkpoint(t: Telling) -> tuple[Remedy, ...]:
             "gradient on",
         ),
         Remedy(
-            title="Use use_reentrant=False",
+            title="Use the non-reentrant checkpoint",
             effect="same",
             effect_note="it calls no backward inside backward",
             edit="use_reentrant=False",
@@ -321,12 +328,13 @@ def _checkpoint(t: Telling) -> tuple[Remedy, ...]:
 
 
 def _compiled(t: Telling) -> tuple[Remedy, ...]:
+    one, two = t.loss("freed"), t.loss("failed")
     return (
         Remedy(
             title="Add the losses and call backward once",
             effect="same",
             effect_note="the sum's gradient is the sum of the gradients",
-            edit="(loss_a + loss_b).backward()",
+            edit=f"({one} + {two}).backward()" if one and two and one != two else None,
         ),
         Remedy(
             title="Leave the shared part out of the compiled region",

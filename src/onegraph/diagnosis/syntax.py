@@ -389,7 +389,8 @@ def _callee(call: ast.Call) -> str:
 
 def _is_loss(call: ast.Call) -> bool:
     name = _callee(call).lower()
-    return any(word in name for word in _LOSS_WORDS)
+    # A divergence between two distributions has no target: both sides may be learned.
+    return any(word in name for word in _LOSS_WORDS) and "divergence" not in name
 
 
 def _target_arguments(call: ast.Call) -> list[ast.expr]:

@@ -36,8 +36,19 @@ def forget(error: BaseException) -> None:
         BaseException.with_traceback(error, traceback.tb_next)
 
 
+def is_ours(filename: str) -> bool:
+    """Whether a code object's file is one of onegraph's."""
+    return filename.startswith(_OURS)
+
+
+def is_launch(filename: str) -> bool:
+    """Whether a code object's file is the one that calls the program: none below it are its."""
+    return filename == _LAUNCH
+
+
 def without_ours(stack: list[str]) -> list[str]:
     """The entries of a formatted stack, outermost first, that a bare run would have."""
-    starts = [k for k, entry in enumerate(stack) if entry.startswith(_LAUNCH)]
+    ours, launch = f'  File "{_OURS}', f'  File "{_LAUNCH}"'
+    starts = [k for k, entry in enumerate(stack) if entry.startswith(launch)]
     entries = stack[starts[-1] + 1 :] if starts else stack
-    return [entry for entry in entries if not entry.startswith(_OURS)]
+    return [entry for entry in entries if not entry.startswith(ours)]

@@ -250,7 +250,7 @@ def _slots(kind: type) -> Iterator[str]:
 def parameter_names(names: Names) -> dict[int, str]:
     """id of each parameter -> its name, as its module's ``named_parameters`` spells it.
 
-    A name that two modules share is led by the variable the module is known by.
+    The variable that holds the module leads where the bare name says little or is not unique.
     """
     roots: list[tuple[str, torch.nn.Module]] = []
     inner: set[int] = set()
@@ -268,7 +268,8 @@ def parameter_names(names: Names) -> dict[int, str]:
     lone = len({id(m) for _, m in roots if next(m.parameters(), None) is not None}) == 1
     for name, module in roots:
         for path, parameter in module.named_parameters():
-            result.setdefault(id(parameter), path if lone else f"{name}.{path}")
+            clear = lone and "." in path and not path[0].isdigit()
+            result.setdefault(id(parameter), path if clear else f"{name}.{path}")
     for found in names.tensors:
         if found.value.is_leaf and found.value.requires_grad:
             result.setdefault(id(found.value), found.name)

@@ -16,7 +16,7 @@ from typing import Any
 
 from torch.autograd.function import Function
 
-from onegraph.recorder import torchapi
+from onegraph.recorder import debugger, torchapi
 from onegraph.recorder.frames import forget, uncounted, without_ours
 from onegraph.recorder.imports import AfterImport
 from onegraph.recorder.mode import Recording, retire
@@ -57,6 +57,7 @@ class Patches:
                 "torch._dynamo.eval_frame": self._patch_dynamo,
                 "torch.jit": self._patch_trace,
                 "torch.fx.traceback": self._patch_stacks,
+                "bdb": self._patch_debugger,
             }
         )
         finder.install()
@@ -246,6 +247,10 @@ class Patches:
         original = getattr(module, "format_stack", None)
         if original is not None:
             self._replace(module, "format_stack", lambda: without_ours(original()))
+
+    def _patch_debugger(self, module: ModuleType) -> None:
+        for name, method in debugger.replacements(module).items():
+            self._replace(module.Bdb, name, method)
 
     def _show_originals(self, originals: bool) -> None:
         self._questions.show(originals)

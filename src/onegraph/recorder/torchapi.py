@@ -21,9 +21,11 @@ sequence_number: Callable[[], int] | None = getattr(torch.autograd, "_get_sequen
 FREED_MARKS = ("second time", "already been freed", "have been freed")
 CHANGED_MARK = "modified by an inplace operation"
 
-_push = getattr(torch.overrides, "_push_mode", None)
-_pop = getattr(torch.overrides, "_pop_mode", None)
-_stack = getattr(torch.overrides, "_get_current_function_mode_stack", None)
+# The stack of function modes, by the C functions: a debugger has nothing to step into.
+_push = getattr(torch._C, "_push_on_torch_function_stack", None)
+_pop = getattr(torch._C, "_pop_torch_function_stack", None)
+_depth: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", int)
+_mode_at: Callable[[int], Any] = getattr(torch._C, "_get_function_stack_at", int)
 
 
 # What torch's own Python functions ask before they let a function mode take over.
@@ -75,7 +77,7 @@ def completed_by_device(func: Any) -> bool:
 def missing() -> tuple[str, ...]:
     """What this torch cannot show, one sentence each; empty for the tested versions."""
     gaps = []
-    if sequence_number is None or None in (_push, _pop, _stack):
+    if sequence_number is None or None in (_push, _pop):
         gaps.append("lines of nodes: this torch tells no sequence numbers or function modes")
     if not hasattr(engine_module, "_engine_run_backward"):
         gaps.append("engine calls: this torch starts its engine in another way")
@@ -86,7 +88,7 @@ def missing() -> tuple[str, ...]:
 
 def modes() -> list[Any]:
     """The function modes of this thread, outermost first."""
-    return list(_stack()) if _stack is not None else []
+    return [_mode_at(k) for k in range(_depth())]
 
 
 def push_mode(mode: Any) -> None:

@@ -55,7 +55,21 @@ def of_finding(finding: Finding, report: Report, width: int, *, source: bool) ->
     for spare in ("kept", "built", "freed", "joined"):
         if sum(len(lines) for _, lines in rows) > space:
             rows = [row for row in rows if row[0] != spare]
-    return [*head, *(line for _, lines in rows for line in lines), *tail]
+    body = [line for _, lines in rows for line in lines]
+    shared = _shared(finding, width)
+    if len(head) + len(body) + len(shared) + len(tail) > MOST_LINES:
+        shared = []
+    return [*head, *body, *shared, *tail]
+
+
+def _shared(finding: Finding, width: int) -> list[Line]:
+    """Which parameters lie behind the freed part."""
+    names = finding.shared.parameters if finding.shared is not None else ()
+    if not names:
+        return []
+    more = f" and {len(names) - 3} more" if len(names) > 4 else ""
+    listed = ", ".join(names[:3] if more else names)
+    return _paragraph("behind it: ", f"{listed}{more}", width, style="dim")
 
 
 _ROLE_WORDS = {
@@ -228,11 +242,11 @@ def _fix(lead: str, remedy: Remedy, width: int) -> list[Line]:
     return lines
 
 
-def _paragraph(lead: str, text: str, width: int) -> list[Line]:
+def _paragraph(lead: str, text: str, width: int, *, style: str = "") -> list[Line]:
     indent = " " * len(lead)
     parts = _wrap(text, width - len(lead))
     return [
-        Line(((lead if not k else indent, "lead" if not k else ""), (part, "")))
+        Line(((lead if not k else indent, "lead" if not k else ""), (part, style)))
         for k, part in enumerate(parts)
     ]
 

@@ -9,17 +9,17 @@ Made = Callable[[], Any]
 
 
 class Program(NamedTuple):
-    """A program, and how many of its nodes may go without a line."""
+    """A program, and how many of its nodes go without a line, None where that may vary."""
 
     name: str
     make: Made
-    unknown: int
+    unknown: int | None
 
 
 PROGRAMS: list[Program] = []
 
 
-def program(*, unknown: int = 0) -> Callable[[Made], Made]:
+def program(*, unknown: int | None = 0) -> Callable[[Made], Made]:
     """Register a program that returns the tensors whose graphs are judged."""
 
     def register(make: Made) -> Made:

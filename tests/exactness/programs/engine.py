@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# fmt: off
+# Where a line is broken is what these programs are about.
 import functools
 from typing import Any
 
@@ -11,7 +13,7 @@ from torch.autograd.functional import hessian, hvp, jacobian, vhp
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkpoint_early_stop
 
 from tests.exactness.programs import program
-from tests.exactness.programs.functions import leaf, scale
+from tests.exactness.programs.functions import leaf, scale, script
 
 KEPT: list[Any] = []
 
@@ -315,7 +317,7 @@ def partial() -> Any:
     return y, grad, list(KEPT)
 
 
-@torch.jit.script
+@script
 def scripted_block(x: torch.Tensor) -> torch.Tensor:
     """Compiled before recording began."""
     return x.exp() * x.sin()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# fmt: off
+# Where a line is broken is what these programs are about.
+import warnings
 from typing import Any
 
 import torch
@@ -134,6 +137,13 @@ KEPT: list[Any] = []
 scale = Scale.apply
 passing = Passing.apply
 aliased = Aliased.apply
+
+
+def script(function: Any) -> Any:
+    """Compile for TorchScript, which warns that its days are over."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.jit.script(function)
 
 
 def leaf(*shape: int) -> torch.Tensor:

@@ -53,7 +53,7 @@ def same_code() -> Any:
         return list(pool.map(train, [3, 3, 3, 3]))
 
 
-@program(unknown=-1)
+@program(unknown=None)
 def different_code() -> Any:
     """A number that two threads gave out in different lines has none, whoever asks."""
     x = leaf()
@@ -62,7 +62,7 @@ def different_code() -> Any:
     return a, b, in_new_thread(one, a), other(x) + a + b
 
 
-@program(unknown=-1)
+@program(unknown=None)
 def more_of_the_same() -> Any:
     """Threads that are out of step with one another, calling the engine now and then."""
     x = leaf()
@@ -87,7 +87,7 @@ def waves(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-@program(unknown=-1)
+@program(unknown=None)
 def changing_kinds() -> Any:
     """An expression that makes other types of nodes later on is not taken for another's."""
     x = leaf()
@@ -103,7 +103,7 @@ def aliased(x: torch.Tensor) -> torch.Tensor:
     return y.exp()
 
 
-@program(unknown=-1)
+@program(unknown=None)
 def alias() -> Any:
     """A thread's node that nobody saw made does not get another thread's line."""
     x = leaf()

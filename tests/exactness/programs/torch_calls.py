@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# fmt: off
+# Where a line is broken is what these programs are about.
 from typing import Any
 
 import torch
@@ -10,7 +12,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize, rnn
 
 from tests.exactness.programs import program
-from tests.exactness.programs.functions import leaf
+from tests.exactness.programs.functions import leaf, script
 
 
 @program()
@@ -363,7 +365,7 @@ def nested_and_sparse() -> Any:
     return product, torch.view_as_real(wave), wave.conj().abs(), jagged.values() * 2
 
 
-@torch.jit.script
+@script
 def scripted(x: torch.Tensor) -> torch.Tensor:
     """Compiled before recording began."""
     return x.exp() * x.sin()
