@@ -1,6 +1,6 @@
 """Runs the corpus of real faults under onegraph and prints what it got right, a line a case.
 
-    python tests/scoreboard.py [--part 1|all] [--details] [NAME ...]
+python tests/scoreboard.py [--part 1|all] [--details] [NAME ...]
 """
 
 from __future__ import annotations

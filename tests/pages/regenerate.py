@@ -1,27 +1,40 @@
-"""Writes every page's report.txt anew: `python -m tests.pages.regenerate [CAUSE ...]`."""
+"""Writes anew what the pages and documents show of reports: `python -m tests.pages.regenerate`."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from tests.pages.running import PAGES, run
+from tests import forked
+from tests.pages.running import DOCUMENTS, PAGES, SHOWN, causes, printed, run, shown
 
 
-def main(causes: list[str]) -> int:
-    """Run each page's failing program and store what onegraph prints."""
-    folders = {path.parent.name: path for path in sorted(PAGES.glob("*/fails.py"))}
-    chosen = {cause: folders[cause] for cause in causes or folders}
-    results = run({c: ("fails.py", path.read_text("utf-8")) for c, path in chosen.items()})
+def main() -> int:
+    """Store what onegraph prints today; fail when a page's program has another cause."""
+    forked.preload()
     wrong = 0
-    for cause, result in results.items():
-        path = chosen[cause].with_name("report.txt")
-        before = path.read_text("utf-8") if path.exists() else ""
-        path.write_text(result.printed, "utf-8")
-        found = ", ".join(result.causes) or f"nothing (status {result.status})"
-        wrong += found != cause
-        print(f"{cause:26}{found:26}{'changed' if result.printed != before else 'same'}")
+    for path in sorted(PAGES.glob("*/fails.py")):
+        found = run("fails.py", path.read_text("utf-8"))
+        told = ", ".join(causes(found)) or f"nothing (status {found.status})"
+        if told != path.parent.name:
+            wrong += 1
+            print(f"{path.parent.name}: onegraph says {told}", file=sys.stderr)
+        write(path.with_name("report.txt"), printed(found))
+    for path in DOCUMENTS:
+        text = path.read_text("utf-8")
+        write(
+            path,
+            SHOWN.sub(lambda m: f"<!-- onegraph run {m[1]} -->\n```text\n{shown(m[1])}```\n", text),
+        )
     return 1 if wrong else 0
 
 
+def write(path: Path, text: str) -> None:
+    """Write a file when its text is new, and say so."""
+    if not path.exists() or path.read_text("utf-8") != text:
+        path.write_text(text, "utf-8")
+        print(f"changed: {path}")
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -10,7 +10,7 @@ from torch import nn
 from torch.autograd import grad
 from torch.utils.checkpoint import checkpoint
 
-from tests.pages.running import PAGES, Run, run
+from tests.pages.running import PAGES, causes, run
 
 INPLACE = "modified by an inplace operation"
 ENDS = ("    optimizer.step()\n", "    optimizer.step()\n    print('gradient:', {})\n")
@@ -245,21 +245,15 @@ def edited(page: str, edits: list[Edit]) -> str:
     return text
 
 
-@pytest.fixture(scope="module")
-def runs() -> dict[str, Run]:
-    """Every variant, run once."""
-    programs = {k: ("fails.py", edited(page, edits)) for k, (page, edits, _, _) in VARIANTS.items()}
-    return run(programs)
-
-
+@pytest.mark.usefixtures("torch_loaded")
 @pytest.mark.parametrize("name", VARIANTS)
-def test_what_a_page_says_of_a_change_is_so(name: str, runs: dict[str, Run]) -> None:
+def test_what_a_page_says_of_a_change_is_so(name: str) -> None:
     """A change that a page mentions repairs, fails or misleads as the page says."""
-    _, _, cause, told = VARIANTS[name]
-    found = runs[name]
-    assert found.causes == ([] if cause is None else [cause])
+    page, edits, cause, told = VARIANTS[name]
+    found = run("fails.py", edited(page, edits))
+    assert causes(found) == ([] if cause is None else [cause])
     assert found.status == (0 if cause is None else 1)
-    assert told in found.stdout + found.stderr
+    assert told in found.out + found.err
 
 
 # What the pages say of gradients.

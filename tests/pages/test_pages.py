@@ -12,7 +12,8 @@ from itertools import pairwise
 import pytest
 
 from onegraph.cli import explain, main
-from tests.pages.running import PAGES, ROOT, Run, run
+from tests import forked
+from tests.pages.running import PAGES, ROOT, causes, printed, run
 
 CAUSES = [name for name in explain.names() if name != explain.MYTHS]
 MYTHS = sorted(path.stem for path in (PAGES / "myths").glob("*.py"))
@@ -25,51 +26,55 @@ def source(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def runs() -> dict[str, Run]:
+def runs(torch_loaded: None) -> dict[str, forked.Run]:
     """Every program of the pages, run once."""
     pages = [f"{cause}/{program}" for cause in CAUSES for program in ("fails", "repaired")]
     myths = [f"myths/{name}" for name in MYTHS]
-    return run({key: (f"{key.partition('/')[2]}.py", source(key)) for key in (*pages, *myths)})
+    return {key: run(f"{key.partition('/')[2]}.py", source(key)) for key in (*pages, *myths)}
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-def test_failing_program_has_this_cause_and_no_other(cause: str, runs: dict[str, Run]) -> None:
+def test_failing_program_has_this_cause_and_no_other(
+    cause: str, runs: dict[str, forked.Run]
+) -> None:
     """A page's failing program is a true example of its cause."""
     found = runs[f"{cause}/fails"]
     assert found.status == 1
-    assert found.causes == [cause]
+    assert causes(found) == [cause]
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-def test_report_is_what_is_printed_today(cause: str, runs: dict[str, Run]) -> None:
+def test_report_is_what_is_printed_today(cause: str, runs: dict[str, forked.Run]) -> None:
     """The stored report is up to date; `python -m tests.pages.regenerate` writes it anew."""
-    assert (PAGES / cause / "report.txt").read_text("utf-8") == runs[f"{cause}/fails"].printed
+    assert (PAGES / cause / "report.txt").read_text("utf-8") == printed(runs[f"{cause}/fails"])
 
 
 @pytest.mark.parametrize(
     "program", [*(f"{c}/repaired" for c in CAUSES), *map("myths/{}".format, MYTHS)]
 )
-def test_repaired_and_harmless_programs_run_clean(program: str, runs: dict[str, Run]) -> None:
+def test_repaired_and_harmless_programs_run_clean(
+    program: str, runs: dict[str, forked.Run]
+) -> None:
     """A repair leaves nothing to report, and neither does what a myth blames."""
     found = runs[program]
-    assert (found.status, found.stderr) == (0, "")
-    assert found.report["findings"] == []
+    assert (found.status, found.err) == (0, "")
+    assert found.findings == []
 
 
-def test_myth_of_retaining_tells_the_measured_growth(runs: dict[str, Run]) -> None:
+def test_myth_of_retaining_tells_the_measured_growth(runs: dict[str, forked.Run]) -> None:
     """The page's numbers are those its program counts, and they grow without end."""
-    counts = [int(n) for n in re.findall(r"walks (\d+)", runs["myths/retain_grows"].stdout)]
+    counts = [int(n) for n in re.findall(r"walks (\d+)", runs["myths/retain_grows"].out)]
     steps = {later - earlier for earlier, later in pairwise(counts)}
     assert len(steps) == 1
     told = f"{', '.join(map(str, counts[:-1]))} and {counts[-1]} nodes: {steps.pop()} more"
     assert told in " ".join(explain.page("myths").split())
 
 
-def test_myths_about_gradients_print_what_the_page_says(runs: dict[str, Run]) -> None:
+def test_myths_about_gradients_print_what_the_page_says(runs: dict[str, forked.Run]) -> None:
     """The programs that compare gradients compare equal; the detached encoder gets none."""
-    assert runs["myths/clone"].stdout == "same gradient: True\n"
-    assert runs["myths/detached_data"].stdout == "same gradient: True\n"
-    assert runs["myths/detach_everything"].stdout == "the encoder's gradient: None\n"
+    assert runs["myths/clone"].out == "same gradient: True\n"
+    assert runs["myths/detached_data"].out == "same gradient: True\n"
+    assert runs["myths/detach_everything"].out == "the encoder's gradient: None\n"
     assert "prints `the encoder's gradient: None`" in explain.page("myths")
 
 

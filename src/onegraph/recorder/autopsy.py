@@ -28,6 +28,7 @@ from onegraph.recorder.examination import Examination
 from onegraph.recorder.names import Names
 from onegraph.recorder.overwritten import overwritten
 from onegraph.recorder.session import Recorder
+from onegraph.recorder.sites import LAUNCHER
 from onegraph.recorder.sources import Places
 from onegraph.recorder.walk import StateReader
 from onegraph.trace import State, Trace
@@ -102,7 +103,7 @@ _NOBODY: Any = _Nobody()
 
 def _live_frames(frame: FrameType | None) -> list[FrameType]:
     frames = []
-    while frame is not None:
+    while frame is not None and frame.f_code.co_filename != LAUNCHER:
         frames.append(frame)
         frame = frame.f_back
     return frames

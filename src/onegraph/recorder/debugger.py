@@ -38,7 +38,7 @@ def _at_work(frame: FrameType | None) -> bool:
         file = frame.f_code.co_filename
         if is_ours(file):
             return True
-        if not file.startswith(_STDLIB) or file.startswith(_INSTALLED):
+        if not file.startswith((_STDLIB, "<frozen ")) or file.startswith(_INSTALLED):
             return False
         frame = frame.f_back
     return False

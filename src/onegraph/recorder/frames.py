@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OURS = '  File "' + os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LAUNCH = _OURS + os.path.join("cli", "launch.py")
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LAUNCH = os.path.join(_OURS, "cli", "launch.py")
 
 # `warnings.warn(stacklevel=...)` does not count frames of the import system, which it knows by
 # these two words in the name of a code object's file.

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.overrides import TorchFunctionMode
 
 from onegraph.recorder import torchapi
@@ -58,6 +59,7 @@ def make_mode(recorder: Recorder, tape: Tape) -> Recording:
     in_place = recorder.in_place
     note_write = recorder.note_write
     unseen = torchapi.unseen
+    tensor, parameter = torch.Tensor, torch.nn.Parameter
 
     class RecordingMode(Recording):
         @uncounted
@@ -68,7 +70,9 @@ def make_mode(recorder: Recorder, tape: Tape) -> Recording:
             args: Any = (),
             kwargs: dict[str, Any] | None = None,
         ) -> Any:
-            if types and _left_to_subclasses(func, types):
+            # Attributes of plain tensors come with their type, and are read all the time.
+            attribute = types and (types[0] is tensor or types[0] is parameter)
+            if types and not attribute and _left_to_subclasses(func, types):
                 return NotImplemented
             before = number()
             try:
@@ -105,7 +109,7 @@ def make_mode(recorder: Recorder, tape: Tape) -> Recording:
                     recorder.reseal(tape)
                 note((before - tape.last, after - before, site))
                 tape.last = after
-            elif in_place[func]:
+            elif not attribute and in_place[func]:
                 with unseen():
                     note_write(tape, args)
             return result

@@ -23,7 +23,7 @@ KNOWN_PATTERNS = 8192
 
 
 class PackedInts:
-    """A column of integers. Full blocks are kept as compressed differences.
+    """A column of integers below 2**61 either way. Full blocks are kept as packed differences.
 
     The column of a regular training loop takes some hundredths of a byte an entry.
     """
@@ -92,6 +92,7 @@ class PatternStore:
         self._firsts = array("q", [0])
         self._open: list[bytes] = []
         self._open_size = 0
+        self._reader: PatternReader | None = None
 
     def add(self, pattern: bytes) -> int:
         """Return the pattern's number, storing it when it is not known."""
@@ -102,6 +103,7 @@ class PatternStore:
             return found
         if len(self._index) >= KNOWN_PATTERNS:
             self._index.clear()
+        self._reader = None
         number = self._firsts[-1] + len(self._open)
         self._index[key] = number
         self._open.append(pattern)
@@ -114,7 +116,9 @@ class PatternStore:
 
     def reader(self) -> PatternReader:
         """A reader over what is stored now."""
-        return PatternReader(self._firsts, [*self._packed, _pack(self._open)])
+        if self._reader is None:
+            self._reader = PatternReader(self._firsts, [*self._packed, _pack(self._open)])
+        return self._reader
 
 
 class PatternReader:

@@ -33,7 +33,7 @@ class Patches:
         # (home, name, original, wrapper), to be undone newest first.
         self._undo: list[tuple[Any, str, Any, Any]] = []
         self._then: list[Callable[[], None]] = []
-        self._questions = Questions(self._tape)
+        self._questions = Questions(recorder, self._tape)
         # Threads in compiled code, with the frame that switched Dynamo on.
         self._regions: dict[int, int] = {}
         self._lock = threading.Lock()
@@ -291,7 +291,8 @@ class Questions:
     nothing: what they call inside is seen one by one.
     """
 
-    def __init__(self, tape: Callable[[], Tape | None]) -> None:
+    def __init__(self, recorder: Recorder, tape: Callable[[], Tape | None]) -> None:
+        self._recorder = recorder
         self._tape = tape
         # By name: torch's own function and ours.
         self._pairs: dict[str, tuple[Any, Any]] = {}
@@ -327,18 +328,24 @@ class Questions:
                 names[name] = then
 
     def _asks(self, original: Callable[..., bool]) -> Callable[..., bool]:
+        recorder = self._recorder
         modes, remove, insert = torchapi.modes, torchapi.remove_mode, torchapi.insert_mode
+        depth, pop, push = torchapi.depth, torchapi.pop, torchapi.push
 
         @functools.wraps(original)
         def asks(*args: Any) -> bool:
             if not original(*args):
                 return False
+            if depth() == 1 and recorder.active:
+                # The usual case, quickly: torch asks this for every call.
+                mode = pop()
+                answer = not isinstance(mode, Recording) or original(*args)
+                push(mode)
+                return answer
             ours = next((mode for mode in modes() if isinstance(mode, Recording)), None)
-            if ours is None:
-                return True
             above = remove(ours)
             try:
-                return original(*args)
+                return ours is None or original(*args)
             finally:
                 if above is not None and self._tape() is not None:
                     insert(ours, above)

@@ -8,6 +8,8 @@ import sysconfig
 from types import CodeType, FrameType
 
 OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# What started the program stands below it on the stack and is not part of it.
+LAUNCHER = OWN + os.path.join("cli", "launch.py")
 DEPTH = 64
 
 Instruction = tuple[CodeType, int]
@@ -99,11 +101,13 @@ class SiteTable:
         return number
 
     def chain(self, frame: FrameType | None) -> tuple[Instruction, ...]:
-        """The user's frames from ``frame`` outwards, innermost first."""
+        """The user's frames from ``frame`` outwards to the main program, innermost first."""
         chain: list[Instruction] = []
         users = self.users
         while frame is not None and len(chain) < DEPTH:
             code = frame.f_code
+            if code.co_filename == LAUNCHER:
+                break
             if users[code.co_filename]:
                 chain.append((code, frame.f_lasti))
             frame = frame.f_back

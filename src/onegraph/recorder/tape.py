@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from onegraph.recorder.packed import PackedInts, PatternReader
@@ -103,6 +104,12 @@ class Tape:
         self.base = self.last
         self.epoch = epoch
         self.limit = SEAL_AT
+
+    def content(self) -> bytes:
+        """A digest that tapes have in common whose numbers were given in the same expressions."""
+        digest = blake2b(array("q", [self.first, self.last, *self.bases]).tobytes())
+        digest.update(array("q", self.patterns).tobytes())
+        return digest.digest()
 
     def gave(self, number: int) -> bool:
         """Whether this thread gave the number to a node while it was recorded, seen or unseen."""

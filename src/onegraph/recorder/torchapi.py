@@ -22,11 +22,10 @@ FREED_MARKS = ("second time", "already been freed", "have been freed")
 CHANGED_MARK = "modified by an inplace operation"
 
 # The stack of function modes, by the C functions: a debugger has nothing to step into.
-_push = getattr(torch._C, "_push_on_torch_function_stack", None)
-_pop = getattr(torch._C, "_pop_torch_function_stack", None)
-_depth: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", int)
-_mode_at: Callable[[int], Any] = getattr(torch._C, "_get_function_stack_at", int)
-
+push: Callable[[Any], None] = getattr(torch._C, "_push_on_torch_function_stack", id)
+pop: Callable[[], Any] = getattr(torch._C, "_pop_torch_function_stack", int)
+depth: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", int)
+mode_at: Callable[[int], Any] = getattr(torch._C, "_get_function_stack_at", int)
 
 # What torch's own Python functions ask before they let a function mode take over.
 QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
@@ -77,7 +76,7 @@ def completed_by_device(func: Any) -> bool:
 def missing() -> tuple[str, ...]:
     """What this torch cannot show, one sentence each; empty for the tested versions."""
     gaps = []
-    if sequence_number is None or None in (_push, _pop):
+    if sequence_number is None or not hasattr(torch._C, "_push_on_torch_function_stack"):
         gaps.append("lines of nodes: this torch tells no sequence numbers or function modes")
     if not hasattr(engine_module, "_engine_run_backward"):
         gaps.append("engine calls: this torch starts its engine in another way")
@@ -88,7 +87,7 @@ def missing() -> tuple[str, ...]:
 
 def modes() -> list[Any]:
     """The function modes of this thread, outermost first."""
-    return [_mode_at(k) for k in range(_depth())]
+    return [mode_at(k) for k in range(depth())]
 
 
 def push_mode(mode: Any) -> None:
@@ -100,26 +99,22 @@ def push_mode(mode: Any) -> None:
 
 def remove_mode(mode: Any) -> int | None:
     """Take ``mode`` out of this thread's stack, wherever it is; return how many lay above it."""
-    assert _pop is not None
-    assert _push is not None
     if not any(m is mode for m in modes()):
         return None
     above = []
-    while (top := _pop()) is not mode:
+    while (top := pop()) is not mode:
         above.append(top)
     for other in reversed(above):
-        _push(other)
+        push(other)
     return len(above)
 
 
 def insert_mode(mode: Any, above: int) -> None:
     """Put ``mode`` below the ``above`` topmost modes, the inverse of `remove_mode`."""
-    assert _pop is not None
-    assert _push is not None
-    lifted = [_pop() for _ in range(min(above, len(modes())))]
-    _push(mode)
+    lifted = [pop() for _ in range(min(above, len(modes())))]
+    push(mode)
     for other in reversed(lifted):
-        _push(other)
+        push(other)
 
 
 def _default_device() -> Any:

@@ -93,7 +93,7 @@ def _head(finding: Finding, report: Report, width: int) -> list[Line]:
     if cell_len(title) + cell_len(tag) + 2 <= width:
         gap = " " * (width - cell_len(title) - cell_len(tag))
         return [Line(((title[:label], level), (title[label:], "bold"), (gap, ""), (tag, "cause")))]
-    parts = _wrap(title, width)
+    parts = _wrap(title, width - 2)
     lines = [Line(((parts[0][:label], level), (parts[0][label:], "bold")))]
     lines += [Line((("  " + part, "bold"),)) for part in parts[1:]]
     last = lines[-1].text
@@ -144,6 +144,7 @@ def _marked(
     if column is not None and length > 0:
         before = cell_len(code[:column])
         carets = max(cell_len(code[column : column + length]), 1)
+        carets = min(carets, width - indent - before)
         mark = " " * (indent + before) + "^" * carets
         if label and indent + before + carets + 1 + cell_len(label) <= width:
             lines.append(Line(((mark, "caret"), (" " + label, "label"))))

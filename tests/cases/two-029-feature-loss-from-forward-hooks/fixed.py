@@ -39,7 +39,7 @@ class Distiller:
 
     def backward(self, loss):
         loss.backward()
-        return float(loss)
+        return loss.item()
 
     def feature_loss(self):
         pairs = ((self.student_tap.feats[n], self.teacher_tap.feats[n]) for n in self.names)

@@ -1,0 +1,9 @@
+"""What the training run writes down."""
+
+
+def gradient_norms(model, loss):
+    """Names and gradient norms of the parameters, largest first."""
+    model.zero_grad()
+    loss.backward()
+    norms = [(round(p.grad.norm().item(), 4), name) for name, p in model.named_parameters()]
+    return sorted(norms, reverse=True)

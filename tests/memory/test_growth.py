@@ -1,0 +1,81 @@
+"""Recording takes little memory, however long a program trains, and forgets nothing it needs."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onegraph.recorder.packed import PatternStore
+from onegraph.recorder.tape import Tape
+from tests.memory.growth import KINDS
+
+ROOT = Path(__file__).parents[2]
+
+# The promise is made for 100,000 steps: ONEGRAPH_STEPS=100000, some minutes for each kind.
+STEPS = int(os.environ.get("ONEGRAPH_STEPS", "3000"))
+PROMISED = 20e6 * max(STEPS / 100_000, 0.15)
+
+
+@lru_cache
+def run(kind: str, watch: str) -> dict[str, Any]:
+    """Train in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.memory.growth", kind, str(STEPS), watch],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_growth(kind: str) -> None:
+    """The process grows little more than a bare one, and so do the recorder's own structures."""
+    bare, recorded = run(kind, "bare"), run(kind, "record")
+    print(kind, STEPS, bare, recorded)
+    assert recorded["own"] < PROMISED
+    assert recorded["process"] - bare["process"] < PROMISED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_node_from_before_the_first_step(kind: str) -> None:
+    """A graph from before the first step, failing after the last, has its lines at once."""
+    recorded = run(kind, "record")
+    assert recorded["sites"]["built"] == "scale.exp()"
+    assert recorded["sites"]["freed"] == "prior.sum().backward()"
+    assert recorded["sites"]["failed"] == "(prior * 2).sum().backward()"
+    assert recorded["seconds"] < 2
+
+
+def test_finding_a_line_among_a_hundred_thousand_steps() -> None:
+    """The tape of 100,000 steps is small, and is searched in a moment."""
+    store = PatternStore()
+    tape = Tape(0, store, 0, 0)
+    for step in range(100_000):
+        for call in range(20 + step % 7):
+            tape.entries.extend((0, 2, call + 1))
+            tape.last += 2
+        tape.seal(step + 1)
+    begun = time.perf_counter()
+    numbers = range(0, tape.last, 397)
+    found = list(tape.locate(numbers))
+    recent = list(tape.runs(99_990))
+    seconds = time.perf_counter() - begun
+    assert len(found) > 10_000
+    assert all(site > 0 for site, _, _ in found)
+    assert found[0] == (1, 0, 0)
+    assert found[-1][2] >= 99_990
+    assert len({epoch for _, epoch in recent}) == 10
+    assert seconds < 2

@@ -1,0 +1,459 @@
+"""What every report says, word for word. The messages are the product.
+
+The reports are drawn from saved traces, without torch; `python -m tests.messages.regenerate` makes
+those again. A change of wording is made here, where it is read as a whole.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from onegraph import api
+from onegraph.render import plain, terminal
+from onegraph.render.layout import MOST_LINES
+from onegraph.trace import Process, codec
+
+TRACES = Path(__file__).parent / "traces"
+
+EXPECTED = {
+    "built-outside-loop": """\
+error: this backward needs a graph that an earlier backward already freed
+  [built-outside-loop]
+  train.py:14   loss.backward()   step 2: reaches 1 node that step 1 freed
+                ^^^^^^^^^^^^^^^
+  train.py:12   loss = nn.functional.mse_loss(layer(graph @ x), y)
+                                                    ^^^^^
+      takes `graph` in, with its history
+  train.py:9   graph = mixing.softmax(dim=1)     `graph` was made here
+                       ^^^^^^^^^^^^^^^^^^^^^
+  train.py:14   loss.backward()                   step 1 freed those nodes here
+                ^^^^^^^^^^^^^^^
+behind it: mixing
+why: backward frees the graph it walks, and the part that made `graph` is not
+     built again in the next turn.
+fix: Compute `graph` inside the loop, once for each backward (train.py:9)
+     (every turn builds and frees its own graph, with the current weights)
+or:  Detach `graph` if nothing behind it is to be trained:
+       loss = nn.functional.mse_loss(layer(graph.detach() @ x), y)
+     (what made it gets no gradient any more)
+not a fix: retain_graph=True; it would train on values from before the first
+           optimizer step.
+more: onegraph explain built-outside-loop
+""",
+    "cached-on-module": """\
+error: this backward needs a graph that an earlier backward already freed
+  [cached-on-module]
+  train.py:24   loss.backward()   step 2: reaches 3 nodes that step 1 freed
+                ^^^^^^^^^^^^^^^
+  train.py:14   return self.trunk(x) @ self.labels.T
+                                       ^^^^^^^^^^^
+      takes `self.labels` in, with its history
+  train.py:11   self.labels = self.encoder(self.names)
+                              ^^^^^^^^^^^^^^^^^^^^^^^^
+      `self.labels` was made here
+  train.py:24   loss.backward()                   step 1 freed those nodes here
+                ^^^^^^^^^^^^^^^
+behind it: encoder.0.bias, encoder.0.weight, model.names
+why: backward frees the graph it walks, and `self.labels` is not computed again:
+     the stored tensor still points to the freed part.
+fix: Compute `self.labels` where it is used, in forward, instead of keeping it
+     (every forward pass builds its own graph, with the current weights)
+or:  Store `self.labels` detached if nothing behind it is to be trained:
+       return self.trunk(x) @ self.labels.detach().T
+     (what made it gets no gradient any more)
+not a fix: retain_graph=True; the stored value would stay that of the first step
+           while the weights move on.
+more: onegraph explain cached-on-module
+""",
+    "carried-state": """\
+error: this backward needs a graph that an earlier backward already freed
+  [carried-state]
+  train.py:16   loss.backward()   step 2: reaches 16 nodes made in step 1
+                ^^^^^^^^^^^^^^^
+  train.py:13   h = cell(x, h)
+                            ^ the bridge: `h` still carries the graph of step 1
+  train.py:16   loss.backward()                   step 1 freed those nodes here
+                ^^^^^^^^^^^^^^^
+behind it: cell.bias_hh, cell.bias_ih, cell.weight_hh, cell.weight_ih
+why: `h` is used across steps with its history attached, so each loss reaches
+     all earlier steps. A value may go on to the next step; its history may not.
+fix: Detach `h` when the step ends, after its backward (train.py:16):
+       h = h.detach()
+     (gradients then stop at the step's start (truncated backpropagation); a
+     parameter that only the first step used gets no gradient from later ones)
+or:  Start every step from a fresh `h` when the steps are independent
+     (no step depends on another, so no gradient is lost)
+not a fix: retain_graph=True makes every step longer and slower than the last.
+more: onegraph explain carried-state
+""",
+    "chinese": """\
+error: this backward needs a graph that an earlier backward already freed
+  [carried-state]
+  train.py:11   损失.backward()  # 反向传播
+                ^^^^^^^^^^^^^^^ step 2: reaches 16 nodes made in step 1
+  train.py:9   隐藏状态 = 单元(torch.randn(2, 3), 隐藏状态)  # 把上一步的隐藏状…
+                                                  ^^^^^^^^
+      the bridge: `隐藏状态` still carries the graph of step 1
+  train.py:11   损失.backward()  # 反向传播       step 1 freed those nodes here
+                ^^^^^^^^^^^^^^^
+behind it: 单元.bias_hh, 单元.bias_ih, 单元.weight_hh, 单元.weight_ih
+why: `隐藏状态` is used across steps with its history attached, so each loss
+     reaches all earlier steps. A value may go on to the next step; its history
+     may not.
+fix: Detach `隐藏状态` when the step ends, after its backward (train.py:11):
+       隐藏状态 = 隐藏状态.detach()
+     (gradients then stop at the step's start (truncated backpropagation); a
+     parameter that only the first step used gets no gradient from later ones)
+or:  Start every step from a fresh `隐藏状态` when the steps are independent
+     (no step depends on another, so no gradient is lost)
+not a fix: retain_graph=True makes every step longer and slower than the last.
+more: onegraph explain carried-state
+""",
+    "compile": """\
+error: this backward needs a graph that an earlier backward already freed
+  [compile]
+  train.py:19   item_loss.backward()
+                ^^^^^^^^^^^^^^^^^^^^
+      backward call 3: reaches 1 node that backward call 2 freed
+  train.py:16   item_loss = (items.std(dim=0) - 1).square().mean()
+                             ^^^^^ takes `items` in, with its history
+  train.py:14   …s, items = both(*towers, torch.randn(8, 6), torch.randn(8, 9))
+                            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      `items` was made here
+  train.py:18   user_loss.backward()   backward call 2 freed those nodes here
+                ^^^^^^^^^^^^^^^^^^^^
+behind it: towers.0.bias, towers.0.weight, towers.1.bias, towers.1.weight
+why: a compiled region is one node of the graph with all its saved tensors, so
+     one backward through any of its outputs frees the others' as well.
+fix: Add the losses and call backward once:
+       (user_loss + item_loss).backward()
+     (the sum's gradient is the sum of the gradients)
+or:  Leave the shared part out of the compiled region
+     (eager code frees only the nodes that a backward walks)
+more: onegraph explain compile
+""",
+    "grad-then-backward": """\
+error: this backward needs a graph that an earlier backward already freed
+  [grad-then-backward]
+  train.py:14   (score + 10 * penalty).backward()
+                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      backward call 2: reaches 6 nodes that grad call 1 freed
+  train.py:14   (score + 10 * penalty).backward()
+                 ^^^^^ takes `score` in, with its history
+  train.py:10   score = critic(x).mean()          `score` was made here
+                        ^^^^^^^^^^^^^^^^
+  train.py:11   (slope,) = torch.autograd.grad(score, x)
+                           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      grad call 1 freed those nodes here
+behind it: critic.0.bias, critic.0.weight, critic.2.bias and 2 more
+why: autograd.grad frees the graph it walks, just as backward does, unless it is
+     told to keep it or to build a graph of the derivative.
+fix: Pass create_graph=True to autograd.grad when its result is part of the
+     loss:    torch.autograd.grad(score, x, create_graph=True)
+     (the derivative term then trains too, which it did not before; the graph
+     stays until the loss is back-propagated)
+or:  Pass retain_graph=True to autograd.grad when its result is only used as a
+     number:    torch.autograd.grad(score, x, retain_graph=True)
+     (several true derivatives of one graph: it stays in memory until backward)
+more: onegraph explain grad-then-backward
+""",
+    "optimizer-step-between": """\
+error: `encoder.2.weight` was changed after the forward pass that still needs
+  it [optimizer-step-between]
+  train.py:19   optimizer.step()   wrote 6 tensors in place (version 1 → 2)
+                ^^^^^^^^^^^^^^^^
+  train.py:14   features = encoder(x)
+                           ^^^^^^^^^^
+      had saved encoder.2.weight for its backward
+  train.py:21   label_loss.backward()   needs the value from before that write
+                ^^^^^^^^^^^^^^^^^^^^^
+  train.py:18   depth_loss.backward(retain_graph=True)   kept the graph alive
+                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+why: the forward pass saved `encoder.2.weight` to compute gradients with; the
+     step then wrote new values into the same memory, and a gradient from those
+     would be wrong.
+fix: Finish every backward of this forward before stepping:
+       (loss_a + loss_b).backward(); optimizer.step()
+     (the sum's gradient is the sum of the gradients; where the second loss does
+     not reach the first one's parameters, stepping last changes nothing)
+or:  Run the forward pass again after the step
+     (the second loss then uses the new weights; costs a forward pass)
+not a fix: retain_graph=True, which keeps the graph but not the old values.
+more: onegraph explain optimizer-step-between
+""",
+    "reentrant-checkpoint": """\
+error: this backward needs a graph that an earlier backward already freed
+  [reentrant-checkpoint]
+  train.py:27   loss.backward()
+                ^^^^^^^^^^^^^^^
+      one call, but every checkpoint calls backward inside it
+  train.py:16   return torch.tanh(layer(x) * context)
+                                             ^^^^^^^
+      uses `context` inside the checkpointed function
+  train.py:23   context = encoder(torch.randn(4, 6))   `context` was made here
+                          ^^^^^^^^^^^^^^^^^^^^^^^^^^
+  train.py:27   loss.backward()
+                ^^^^^^^^^^^^^^^
+behind it: encoder.0.bias, encoder.0.weight
+why: a reentrant checkpoint re-runs its function and calls backward inside
+     backward; that inner call runs on into the graph behind `context` and frees
+     it, and the next checkpoint meets it again.
+fix: Pass `context` to checkpoint(...) as an argument
+     (the checkpoint then cuts it off for the inner backward and hands its
+     gradient on)
+or:  Use the non-reentrant checkpoint:    use_reentrant=False
+     (it calls no backward inside backward)
+not a fix: retain_graph=True on the outer call: the inner calls free the graph.
+more: onegraph explain reentrant-checkpoint
+""",
+    "running-sum-loss": """\
+error: this backward needs a graph that an earlier backward already freed
+  [running-sum-loss]
+  train.py:13   total.backward()   step 2: reaches 7 nodes that step 1 freed
+                ^^^^^^^^^^^^^^^^
+  train.py:11   total = total + nn.functional.mse_loss(model(x), y)
+                        ^^^^^ `total` takes the earlier losses along
+  train.py:13   total.backward()                  step 1 freed those nodes here
+                ^^^^^^^^^^^^^^^^
+behind it: model.0.bias, model.0.weight, model.2.bias, model.2.weight
+why: gradients add up in .grad by themselves, so the sum's earlier terms are
+     walked again, through graphs that are gone.
+fix: Back-propagate only this step's own loss; gradients add up in .grad
+     (the accumulated gradient is that of the sum)
+or:  Keep `total` as a number: add loss.item() or loss.detach():
+       total += loss.item()
+     (the running value is for reading, not for backward)
+not a fix: retain_graph=True; it would count the earlier terms again at every
+           step.
+more: onegraph explain running-sum-loss
+""",
+    "same-loss-twice": """\
+error: this backward needs a graph that an earlier backward already freed
+  [same-loss-twice]
+  train.py:13   loss.backward()                   the second time
+                ^^^^^^^^^^^^^^^
+  train.py:10   loss = nn.functional.mse_loss(model(x), y)
+                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ `loss` was made here
+  train.py:13   loss.backward()                   the first time freed its graph
+                ^^^^^^^^^^^^^^^
+behind it: model.0.bias, model.0.weight, model.2.bias, model.2.weight
+why: one forward pass builds one graph, and one backward frees it. A second
+     update needs a second forward pass.
+fix: Compute the loss again before the second backward
+     (the second update uses the weights as they are by then)
+or:  Remove one of the two calls if a single update is meant
+     (the gradient counts once)
+not a fix: retain_graph=True; the second update would use the first one's
+           forward values.
+more: onegraph explain same-loss-twice
+""",
+    "saved-tensor-access": """\
+error: this reads a saved tensor that a backward has already freed
+  [saved-tensor-access]
+  train.py:15   saturated = (out.grad_fn._saved_result > 0.9).float().mean()
+                             ^^^^^^^^^^^^^^^^^^^^^^^^^
+      reads what the node had saved
+  train.py:10   out = layer(x).sigmoid()          `out` was made here
+                      ^^^^^^^^^^^^^^^^^^
+  train.py:13   loss.backward()                   backward freed it here
+                ^^^^^^^^^^^^^^^
+behind it: layer.bias, layer.weight
+why: backward frees what a node had saved as soon as it has used it.
+fix: Read the saved tensor before backward
+     (it is there until backward has used it)
+or:  Keep the value itself, detached, instead of the node
+     (x.detach() outlives the graph)
+not a fix: retain_graph=True, which would keep all saved tensors alive.
+more: onegraph explain saved-tensor-access
+""",
+    "several-losses-one-graph": """\
+error: this backward needs a graph that an earlier backward already freed
+  [several-losses-one-graph]
+  train.py:19   label_loss.backward()
+                ^^^^^^^^^^^^^^^^^^^^^
+      backward call 2: reaches 3 nodes that backward call 1 freed
+  train.py:16   label_loss = nn.functional.cross_entropy(label_head(features), …
+                                                                    ^^^^^^^^
+      takes `features` in, with its history
+  train.py:14   features = encoder(x)             `features` was made here
+                           ^^^^^^^^^^
+  train.py:18   depth_loss.backward()   backward call 1 freed those nodes here
+                ^^^^^^^^^^^^^^^^^^^^^
+behind it: encoder.0.bias, encoder.0.weight
+why: each backward frees all it reaches, so the part that made `features` can be
+     walked only once.
+fix: Add the losses and call backward once:
+       (depth_loss + label_loss).backward()
+     (the sum's gradient is the sum of the gradients; any optimizer step then
+     comes after it)
+or:  Detach `features` in the loss that is not meant to train what made it
+     (that loss no longer reaches what made it)
+not a fix: clone(), which copies the value and keeps the history.
+more: onegraph explain several-losses-one-graph
+""",
+    "sliced-or-blocked": """\
+error: this backward needs a graph that an earlier backward already freed
+  [sliced-or-blocked]
+  train.py:15   loss.backward()   step 2: reaches 3 nodes that step 1 freed
+                ^^^^^^^^^^^^^^^
+  train.py:13   difference = features[i : i + 2] - target[i : i + 2]
+                             ^^^^^^^^ takes `features` in, with its history
+  train.py:10   features = encoder(frames)        `features` was made here
+                           ^^^^^^^^^^^^^^^
+  train.py:15   loss.backward()                   step 1 freed those nodes here
+                ^^^^^^^^^^^^^^^
+behind it: encoder.0.bias, encoder.0.weight
+why: a slice is no copy of the graph: every part leads to the computation of
+     `features`, and the first backward freed it for all.
+fix: Add the parts' losses up and call backward once:    sum(losses).backward()
+     (the sum's gradient is the sum of the gradients)
+or:  Cut `features` off as a leaf, back-propagate part by part into it, then
+     once through what made it
+     (only one part's graph is alive at a time)
+not a fix: clone() of each part, which keeps the history.
+more: onegraph explain sliced-or-blocked
+""",
+    "undetached-target": """\
+error: this backward needs a graph that an earlier backward already freed
+  [undetached-target]
+  train.py:14   loss.backward()   step 2: reaches 5 nodes that step 1 freed
+                ^^^^^^^^^^^^^^^
+  train.py:12   loss = nn.functional.mse_loss(student(x), wanted)
+                                                          ^^^^^^
+      `wanted` is compared with, its history attached
+  train.py:10   wanted = teacher(x)               `wanted` was made here
+                         ^^^^^^^^^^
+  train.py:14   loss.backward()                   step 1 freed those nodes here
+                ^^^^^^^^^^^^^^^
+behind it: teacher.0.bias, teacher.0.weight, teacher.2.bias, teacher.2.weight
+why: the loss compares with `wanted`, so backward runs through the target as
+     well; a target is a constant and should have no history.
+fix: Detach `wanted`: a target is a constant:
+       loss = nn.functional.mse_loss(student(x), wanted.detach())
+     (the loss trains the prediction only, not what made the target)
+or:  Make the target under torch.no_grad()
+     (as above, and its graph is never built)
+not a fix: retain_graph=True; the target would still be trained.
+more: onegraph explain undetached-target
+""",
+}
+
+
+def report_of(name, **process):
+    """The report of a saved trace."""
+    traces, document = codec.traces_from_json((TRACES / f"{name}.json").read_text())
+    return api.compose(
+        traces,
+        document["outcome"],
+        document["exit_status"],
+        document["exception"],
+        process=Process(1, **process),
+    )
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_text(name):
+    """The report of each cause reads exactly so at 80 columns."""
+    assert plain.render(report_of(name)) == EXPECTED[name]
+
+
+def test_every_saved_trace_is_expected():
+    """No trace is left without its text."""
+    assert {path.stem for path in TRACES.glob("*.json")} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+@pytest.mark.parametrize("name", EXPECTED)
+def test_width(name, width):
+    """No line is wider than the terminal, wide characters counted as two columns."""
+    from rich.cells import cell_len
+
+    lines = plain.render(report_of(name), width=width).splitlines()
+    # The command to type stays whole.
+    assert max(cell_len(line) for line in lines if not line.startswith("more: ")) <= width
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_length(name):
+    """A finding takes 25 lines at most at 80 columns."""
+    assert len(plain.render(report_of(name)).splitlines()) <= MOST_LINES
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_why_is_short(name):
+    """The why is one or two sentences."""
+    (finding,) = report_of(name).findings
+    assert 1 <= len(re.findall(r"\.(?= [A-Z]|$)", finding.why)) <= 2
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_retain_graph_is_a_remedy_only_where_it_is_right(name):
+    """retain_graph is offered for several true derivatives of one graph and nowhere else."""
+    (finding,) = report_of(name).findings
+    offered = [r for r in finding.remedies if "retain_graph" in f"{r.title}{r.effect_note}{r.edit}"]
+    assert bool(offered) == (finding.cause == "grad-then-backward")
+    for remedy in offered:
+        assert "memory" in remedy.effect_note
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_carets_stand_under_the_code(name):
+    """Every mark lies under the line of code above it, by display width."""
+    from rich.cells import cell_len
+
+    lines = plain.render(report_of(name)).splitlines()
+    for above, line in zip(lines, lines[1:], strict=False):
+        marks = re.match(r" *(\^+)", line)
+        if marks:
+            assert marks.end() <= cell_len(above)
+
+
+def test_rank_is_named():
+    """A distributed rank's report says which rank it is."""
+    text = plain.render(report_of("carried-state", rank=3))
+    assert text.startswith("error (rank 3): ")
+
+
+def test_colours_only_where_wanted(monkeypatch):
+    """A file gets no escape codes; FORCE_COLOR brings them, NO_COLOR takes colours away."""
+    report = report_of("carried-state")
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    assert terminal.render(report, io.StringIO()) == EXPECTED["carried-state"]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    coloured = terminal.render(report, io.StringIO())
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == EXPECTED["carried-state"]
+
+
+def test_columns_are_honoured(monkeypatch):
+    """COLUMNS sets the width of a report that goes to a file."""
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    text = terminal.render(report_of("carried-state"), io.StringIO())
+    assert max(map(len, text.splitlines())) <= 60
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_without_source(name):
+    """--no-source shows places and words but no line of the program."""
+    text = terminal.render(report_of(name), io.StringIO(), source=False)
+    assert "^" not in text
+    assert "train.py:" in text
+
+
+def test_changed_and_missing_sources_are_told():
+    """A file that changed or went away since it ran is said to have, and no wrong line is shown."""
+    document = json.loads((TRACES / "carried-state.json").read_text())
+    for state, words in (("changed", "has changed since"), ("gone", "cannot be read")):
+        for trace in document["traces"]:
+            trace["sources"] = {"train.py": {"text": "", "state": state}}
+        traces, _ = codec.traces_from_json(json.dumps(document))
+        text = plain.render(api.compose(traces, "raised", 1, None))
+        assert words in text
+        assert "train.py:" in text
