@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -108,3 +110,27 @@ def test_retaining_repairs_no_fault(fault: str, tmp_path: Path) -> None:
     found = forked.run(tmp_path, ["train.py", "--fault", fault])
     assert found.status == 1
     assert "modified by an inplace operation" in found.err
+
+
+TRAIN = """
+import torch
+turns = iter((False, True))
+def train():
+    y = torch.randn(3, requires_grad=True).exp()
+    y.sum().backward()
+    if next(turns):
+        (y * 2).sum().backward()
+"""
+
+
+def test_program_in_the_readme_runs(tmp_path: Path) -> None:
+    """The README's use in a program is right: it prints the cause and the names."""
+    (block,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL
+    )
+    (tmp_path / "train.py").write_text(TRAIN + block)
+    done = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "several-losses-one-graph ('y',)\n"

@@ -44,7 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
         )
         command.add_arguments(sub)
         sub.set_defaults(main=command.main, parser=sub)
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        # Told with the usage of the command that was given.
+        getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     if options.version:
         return _version(options.verbose)
     if options.command is None:

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from torch.autograd.function import Function
-
 from onegraph.recorder import debugger, torchapi
 from onegraph.recorder.frames import forget, uncounted, without_ours
 from onegraph.recorder.imports import AfterImport
@@ -44,8 +42,8 @@ class Patches:
             self._replace(home, "_engine_run_backward", self._engine(home._engine_run_backward))
         if not self.recorder.lines:
             return
-        if "apply" in vars(Function):
-            self._replace(Function, "apply", self._apply(vars(Function)["apply"].__func__))
+        if torchapi.base_apply is not None:
+            self._replace(torchapi.function_base, "apply", self._apply(torchapi.base_apply))
         self._questions.answer()
         self._replace(
             threading.Thread,
@@ -80,11 +78,11 @@ class Patches:
         while self._undo:
             home, name, original, wrapper = self._undo.pop()
             # Where somebody has since wrapped our wrapper, it stays and passes through.
-            if vars(home).get(name) is wrapper:
-                setattr(home, name, original)
+            if vars(home).get(name, _ABSENT) is wrapper:
+                _set(home, name, original)
 
     def _replace(self, home: Any, name: str, wrapper: Any) -> None:
-        self._undo.append((home, name, vars(home)[name], wrapper))
+        self._undo.append((home, name, vars(home).get(name, _ABSENT), wrapper))
         setattr(home, name, wrapper)
 
     def _tape(self) -> Tape | None:
@@ -135,9 +133,10 @@ class Patches:
 
         return _engine_run_backward
 
-    # -- custom Functions do not pass through a function mode -------------------------------------
+    # -- custom Functions do not pass through a function mode. Function.apply ends in super().apply,
+    # which finds this whatever name the program calls it by.
 
-    def _apply(self, original: Callable[..., Any]) -> Any:
+    def _apply(self, original: Any) -> Any:
         recorder = self.recorder
         number = torchapi.sequence_number
 
@@ -147,7 +146,7 @@ class Patches:
             tape = self._tape()
             before = number() if number is not None else 0
             try:
-                result = original(cls, *args, **kwargs)
+                result = original.__get__(None, cls)(*args, **kwargs)
             except BaseException as error:
                 forget(error)
                 raise
@@ -255,8 +254,9 @@ class Patches:
     def _show_originals(self, originals: bool) -> None:
         self._questions.show(originals)
         for home, name, original, wrapper in self._undo:
-            if home is Function and vars(home).get(name) is (wrapper if originals else original):
-                setattr(home, name, original if originals else wrapper)
+            now, then = (wrapper, original) if originals else (original, wrapper)
+            if home is torchapi.function_base and vars(home).get(name, _ABSENT) is now:
+                _set(home, name, then)
 
     # -- the mode and the counter belong to one thread each ---------------------------------------
 
@@ -365,6 +365,16 @@ def _bound(pairs: dict[str, tuple[Any, Any]]) -> Iterator[tuple[dict[str, Any], 
             found = names.get(name)
             if found is not None and any(found is one for one in pair):
                 yield names, name
+
+
+_ABSENT: Any = object()
+
+
+def _set(home: Any, name: str, value: Any) -> None:
+    if value is _ABSENT:
+        delattr(home, name)
+    else:
+        setattr(home, name, value)
 
 
 _forked: list[Patches] = []

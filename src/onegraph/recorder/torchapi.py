@@ -14,7 +14,7 @@ import torch
 import torch.overrides
 import torch.utils._device
 from torch.autograd import graph as engine_module
-from torch.autograd.function import Function
+from torch.autograd import function as function_module
 
 sequence_number: Callable[[], int] | None = getattr(torch.autograd, "_get_sequence_nr", None)
 
@@ -26,6 +26,13 @@ push: Callable[[Any], None] = getattr(torch._C, "_push_on_torch_function_stack",
 pop: Callable[[], Any] = getattr(torch._C, "_pop_torch_function_stack", int)
 depth: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", int)
 mode_at: Callable[[int], Any] = getattr(torch._C, "_get_function_stack_at", int)
+# The class between a custom Function's own `apply` and C++, and what that finds there.
+function_base: Any = getattr(function_module, "_SingleLevelFunction", None)
+base_apply: Any = (
+    vars(torch._C._FunctionBase).get("apply")
+    if function_base is not None and "apply" not in vars(function_base)
+    else None
+)
 
 # What torch's own Python functions ask before they let a function mode take over.
 QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
@@ -80,7 +87,7 @@ def missing() -> tuple[str, ...]:
         gaps.append("lines of nodes: this torch tells no sequence numbers or function modes")
     if not hasattr(engine_module, "_engine_run_backward"):
         gaps.append("engine calls: this torch starts its engine in another way")
-    if "apply" not in vars(Function):
+    if base_apply is None:
         gaps.append("lines of custom autograd.Functions")
     return tuple(gaps)
 
