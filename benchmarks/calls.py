@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import astuple
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from benchmarks.programs import COLUMNS
 from benchmarks.tables import markdown
 
 MODULE = "benchmarks.calls"
-WATCHES = ("empty-mode", "record", "trainer", "install")
+WATCHES = ("empty-mode", "record", "install")
 TIMES = 1_000
 
 
@@ -95,9 +94,11 @@ def table(measured: dict[str, Any]) -> str:
 def _worker(action: str, watch: str, pairs: int, times: int) -> list[Any]:
     one_thread()
     step = ACTIONS[action][1]()
-    bare, other = COLUMNS["bare"], COLUMNS[watch]
-    block = partial(measure_block, step, beneath=other.beneath, steps=times, warm_up=100)
-    rows = in_pairs(lambda: block(watch=bare.watch), lambda: block(watch=other.watch), pairs)
+    rows = in_pairs(
+        lambda more: measure_block(step, COLUMNS["bare"].watch, more, times),
+        lambda more: measure_block(step, COLUMNS[watch].watch, more, times),
+        pairs,
+    )
     return [[astuple(one), astuple(two)] for one, two in rows]
 
 

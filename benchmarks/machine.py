@@ -46,6 +46,36 @@ def one_thread() -> None:
     torch.manual_seed(0)
 
 
+def children_seconds() -> float:
+    """Computing time of this process's children that have ended."""
+    try:
+        import resource
+    except ImportError:
+        times = os.times()
+        return times.children_user + times.children_system
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def peak_mb() -> float:
+    """The most memory this process has had so far, 0 where that cannot be told."""
+    try:
+        import resource
+    except ImportError:
+        return 0.0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(peak) / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+
+
+def resident_mb() -> float:
+    """The memory this process has now; the peak where only that is told."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return peak_mb()
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
 def description() -> dict[str, Any]:
     """The machine and the versions that numbers belong to."""
     import torch

@@ -6,6 +6,7 @@ import os
 import sysconfig
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple
 from warnings import catch_warnings, simplefilter
 
@@ -59,7 +60,9 @@ class _Block(nn.Module):
         self.project = nn.Linear(width, 3 * width)
         self.merge = nn.Linear(width, width)
         self.before_mlp = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, width = x.shape
@@ -199,60 +202,68 @@ def under_program_frames(action: Step, frames: int = FRAMES) -> Any:
     return action()
 
 
-# As in a trainer: the program calls a library, which calls the program's step much later.
-_TRAINER = os.path.join(sysconfig.get_path("purelib"), "a_trainer", "loop.py")
-_library: dict[str, Any] = {"FRAMES": FRAMES}
-exec(
-    compile(
-        "def under_library_frames(action, frames=FRAMES):\n"
-        "    if frames:\n"
-        "        return under_library_frames(action, frames - 1)\n"
-        "    return action()\n",
-        _TRAINER,
-        "exec",
-    ),
-    _library,
-)
-under_library_frames: Callable[[Step], Any] = _library["under_library_frames"]
+def _as_library(name: str, source: str) -> dict[str, Any]:
+    """Run source as a module of an installed package, which is nobody's own code."""
+    scope: dict[str, Any] = {"__name__": f"a_library.{name}", "__file__": __file__}
+    path = os.path.join(sysconfig.get_path("purelib"), "a_library", name + ".py")
+    exec(compile(source, path, "exec"), scope)
+    return scope
 
 
-def _directly(action: Step) -> Any:
+_TRAINER = """
+def under_library_frames(action, frames):
+    if frames:
+        return under_library_frames(action, frames - 1)
     return action()
+"""
+
+
+def in_a_library(program: str) -> Step:
+    """A program whose model and step belong to a library, with 100 of its frames beneath.
+
+    So it is with a library's trainer and model: the user's own line is far away.
+    """
+    models = _as_library("models", Path(__file__).read_text(encoding="utf-8"))
+    trainer = _as_library("trainer", _TRAINER)["under_library_frames"]
+    step = models["PROGRAMS"][program]()
+    return lambda: trainer(step, FRAMES)
 
 
 class Column(NamedTuple):
-    """One way to run a step that is compared with the bare one, equally deep in the stack.
+    """One way to run a step, compared with the bare step that runs equally deep in the stack.
 
     Args:
         title: the column's heading.
         watch: makes the context that the step runs in.
-        beneath: calls the measured loop, with frames beneath it.
+        frames: how many frames of the program's own lie beneath it.
+        library: whether the program and 100 frames beneath it belong to a library.
         share: how many pairs it gets, in parts of what recording gets.
     """
 
     title: str
     watch: Callable[[], AbstractContextManager[Any]]
-    beneath: Callable[[Step], Any] = _directly
+    frames: int = 0
+    library: bool = False
     share: float = 1.0
 
 
 COLUMNS: dict[str, Column] = {
-    "bare": Column("bare", nullcontext),
+    "bare": Column("bare (the error of the method)", nullcontext),
     "record": Column("record", onegraph.record),
-    "deep": Column("record, 100 frames deep", onegraph.record, under_program_frames),
-    "trainer": Column("record, 100 library frames deep", onegraph.record, under_library_frames),
+    "deep": Column("record, 100 frames deep", onegraph.record, frames=FRAMES),
+    "library": Column("record, all in a library", onegraph.record, library=True),
     "install": Column("install", _installed, share=4.0),
     "anomaly": Column("detect_anomaly", lambda: _anomaly(check_nan=True), share=0.4),
     "anomaly-deep": Column(
         "detect_anomaly, 100 frames deep",
         lambda: _anomaly(check_nan=True),
-        under_program_frames,
+        frames=FRAMES,
         share=0.15,
     ),
     "no-nan-check": Column(
         "detect_anomaly(check_nan=False)", lambda: _anomaly(check_nan=False), share=0.4
     ),
-    "empty-mode": Column("empty TorchFunctionMode", _Empty),
+    "empty-mode": Column("empty TorchFunctionMode (the floor)", _Empty),
 }
 
 # The most that a step may cost, as a ratio to the bare one.

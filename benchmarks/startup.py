@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -11,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import environment
+from benchmarks.machine import children_seconds, environment
 from benchmarks.pairs import Estimate, Sample, differences, in_pairs
 from benchmarks.tables import markdown, verdict
 
@@ -36,7 +35,8 @@ def measure(runs: int) -> dict[str, Any]:
             script.write_text(text)
             bare = partial(_run, [sys.executable, str(script)], folder)
             watched = partial(_run, [*ours, "run", str(script)], folder)
-            bare(), watched()  # The first run of each reads files and writes byte code.
+            bare(0)
+            watched(0)  # The first run of each reads files and writes byte code.
             pairs = in_pairs(bare, watched, runs)
             result[title] = {
                 "bare": Estimate.of([one.wall for one, _ in pairs]),
@@ -65,9 +65,7 @@ def _cell(estimate: Estimate) -> str:
     return f"**{estimate.median:.3f}** [{estimate.low:.3f}, {estimate.high:.3f}]"
 
 
-def _run(command: list[str], folder: str) -> Sample:
-    before, start = os.times(), time.perf_counter()
+def _run(command: list[str], folder: str, _: int) -> Sample:
+    before, start = children_seconds(), time.perf_counter()
     subprocess.run(command, cwd=folder, env=environment(), check=True, capture_output=True)
-    wall, after = time.perf_counter() - start, os.times()
-    cpu = after.children_user - before.children_user
-    return Sample(wall, cpu + after.children_system - before.children_system)
+    return Sample(time.perf_counter() - start, children_seconds() - before)

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.machine import one_thread, run_module
 from benchmarks.pairs import Estimate, Sample, in_pairs, measure_block, ratios
-from benchmarks.programs import COLUMNS, PROGRAMS, TARGETS
+from benchmarks.programs import COLUMNS, PROGRAMS, TARGETS, in_a_library
 from benchmarks.tables import markdown, verdict
 
 MODULE = "benchmarks.steps"
@@ -76,12 +76,12 @@ def _cell(estimate: Estimate, target: float | None) -> str:
 
 def _worker(program: str, column: str, pairs: int, steps: int) -> list[Any]:
     one_thread()
-    step = PROGRAMS[program]()
-    bare, other = COLUMNS["bare"], COLUMNS[column]
+    other = COLUMNS[column]
+    step = in_a_library(program) if other.library else PROGRAMS[program]()
     # Both halves run equally deep in the stack: what differs is the watch alone.
     rows = in_pairs(
-        lambda: measure_block(step, bare.watch, other.beneath, steps),
-        lambda: measure_block(step, other.watch, other.beneath, steps),
+        lambda more: measure_block(step, COLUMNS["bare"].watch, other.frames + more, steps),
+        lambda more: measure_block(step, other.watch, other.frames + more, steps),
         pairs,
     )
     return [[astuple(one), astuple(two)] for one, two in rows]

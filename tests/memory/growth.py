@@ -1,8 +1,8 @@
-"""Trains for many steps and prints what memory that took: bare, or recorded and then explained.
+"""Trains for many steps, bare and then recorded, and prints what memory either took.
 
-    python -m tests.memory.growth KIND STEPS bare|record
+    python -m tests.memory.growth KIND STEPS
 
-A graph built before the first step is used in the first step and again in the last, which fails.
+A graph built and freed before the first recorded step is used again after the last, which fails.
 """
 
 from __future__ import annotations
@@ -149,39 +149,45 @@ def size_of(thing: Any) -> int:
     return total
 
 
-def train(kind: str, steps: int, recorded: bool) -> dict[str, Any]:
-    """Train; while recorded, fail in the last step and explain it.
+def train(kind: str, steps: int) -> dict[str, Any]:
+    """Train so many steps bare and so many recorded, then fail and explain it.
 
     Returns:
-        bytes by which the process and the recorder grew after the warm-up, and when recorded the
-        lines said to have built and failed, and the seconds that took.
+        the bytes by which the process grew in either phase after a warm-up, and the recorder's
+        own structures in the second; the expressions the report names, and the seconds it took.
     """
     torch.manual_seed(0)
     random.seed(0)
     torch.set_num_threads(1)
     step = KINDS[kind]()
-    if recorded:
-        api.begin(lines=True)
+    result: dict[str, Any] = {"bare": _grown(step, steps)}
+    api.begin(lines=True)
     scale = torch.ones(3, requires_grad=True)
     prior = scale.exp()
     prior.sum().backward()
     for _ in range(WARM_UP):
         step()
     own = _own()
+    result["recorded"] = _grown(step, steps)
+    result["own"] = _own() - own
+    result.update(_explained(prior))
+    api.end(api.Session.current)
+    return result
+
+
+def _grown(step: Callable[[], None], steps: int) -> int:
+    for _ in range(WARM_UP):
+        step()
     gc.collect()
     before = resident()
     for _ in range(steps):
         step()
     gc.collect()
-    result: dict[str, Any] = {"process": resident() - before, "own": _own() - own}
-    if recorded:
-        result.update(_explained(prior))
-        api.end(api.Session.current)
-    return result
+    return resident() - before
 
 
 def _own() -> int:
-    return 0 if api.Session.current is None else size_of(api.Session.current.recorder)
+    return size_of(api.Session.current.recorder)
 
 
 def _explained(prior: torch.Tensor) -> dict[str, Any]:
@@ -199,4 +205,4 @@ def _explained(prior: torch.Tensor) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(train(sys.argv[1], int(sys.argv[2]), sys.argv[3] == "record")))
+    print(json.dumps(train(sys.argv[1], int(sys.argv[2]))))

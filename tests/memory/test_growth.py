@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import time
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,17 @@ from tests.memory.growth import KINDS
 ROOT = Path(__file__).parents[2]
 
 # The promise is made for 100,000 steps: ONEGRAPH_STEPS=100000, some minutes for each kind.
-STEPS = int(os.environ.get("ONEGRAPH_STEPS", "3000"))
-PROMISED = 20e6 * max(STEPS / 100_000, 0.15)
+STEPS = int(os.environ.get("ONEGRAPH_STEPS", "2000"))
+# What does not grow with the steps, such as blocks that are not packed yet, comes on top.
+PROMISED = 2e6 + 18e6 * STEPS / 100_000
 
 
-@lru_cache
-def run(kind: str, watch: str) -> dict[str, Any]:
-    """Train in a process of its own."""
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_growth(kind: str) -> None:
+    """Recording adds little to a process, and a graph from before the first step has its lines."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.memory.growth", kind, str(STEPS), watch],
+        [sys.executable, "-m", "tests.memory.growth", kind, str(STEPS)],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -35,28 +36,12 @@ def run(kind: str, watch: str) -> dict[str, Any]:
     )
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
-    return result
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_growth(kind: str) -> None:
-    """The process grows little more than a bare one, and so do the recorder's own structures."""
-    bare, recorded = run(kind, "bare"), run(kind, "record")
-    print(kind, STEPS, bare, recorded)
-    assert recorded["own"] < PROMISED
-    assert recorded["process"] - bare["process"] < PROMISED
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_node_from_before_the_first_step(kind: str) -> None:
-    """A graph from before the first step, failing after the last, has its lines at once."""
-    recorded = run(kind, "record")
-    assert recorded["sites"]["built"] == "scale.exp()"
-    assert recorded["sites"]["freed"] == "prior.sum().backward()"
-    assert recorded["sites"]["failed"] == "(prior * 2).sum().backward()"
-    assert recorded["seconds"] < 2
+    assert result["own"] < PROMISED, result
+    assert result["recorded"] - result["bare"] < PROMISED, result
+    assert result["sites"]["built"] == "scale.exp()"
+    assert result["sites"]["freed"] == "prior.sum().backward()"
+    assert result["sites"]["failed"] == "(prior * 2).sum().backward()"
+    assert result["seconds"] < 2
 
 
 def test_finding_a_line_among_a_hundred_thousand_steps() -> None:

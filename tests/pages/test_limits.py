@@ -120,32 +120,42 @@ def test_compiled_region_belongs_to_the_line_that_called_it(tmp_path: Path) -> N
     assert finding["sites"]["built"][0]["code"] == "region(x)"
 
 
-def test_early_alias_under_run_is_recorded(tmp_path: Path) -> None:
-    """Recording begins when torch is imported, before any alias can be taken."""
-    source = f"{FUNCTION}x = torch.randn(3, requires_grad=True)\ny = early(x)\n{TWICE}"
-    (finding,) = run(tmp_path, source).findings
-    assert finding["sites"]["built"][0]["code"] == "early(x)"
+EARLIER = """
+import queue, threading
+import onegraph
+x = torch.randn(3, requires_grad=True)
+asked, made = queue.Queue(), queue.Queue()
+def work():
+    while asked.get():
+        made.put(x.exp())
+threading.Thread(target=work, daemon=True).start()
+def other_thread():
+    asked.put(True)
+    return made.get()
+def fail(make):
+    try:
+        y = make()
+        y.sum().backward()
+        (y * 2).sum().backward()
+    except RuntimeError as error:
+        (finding,) = onegraph.diagnose(error).findings
+        print("built" in finding.sites, "built" in finding.unknown)
+with onegraph.record():
+    fail(lambda: x.exp())
+    fail(lambda: early(x))
+    fail(other_thread)
+onegraph.install()
+fail(lambda: x.exp())
+"""
 
 
-def test_early_alias_and_install_leave_lines_unknown(tmp_path: Path) -> None:
-    """An alias older than the recording is torch's own; `install` records no lines."""
-    body = "    y = {}\n    y.sum().backward()\n    (y * 2).sum().backward()\n"
-    (tmp_path / "train.py").write_text(
-        f"{FUNCTION}import onegraph\nx = torch.randn(3, requires_grad=True)\n"
-        "def told(error):\n    (finding,) = onegraph.diagnose(error).findings\n"
-        "    print(sorted(finding.unknown), sorted(finding.sites))\n"
-        f"try:\n  with onegraph.record():\n{body.format('early(x)')}"
-        "except RuntimeError as error:\n    told(error)\n"
-        f"onegraph.install()\ntry:\n{body.format('x.exp()')}"
-        "except RuntimeError as error:\n    told(error)\n"
-    )
+def test_what_is_older_than_the_recording_stays_unknown(tmp_path: Path) -> None:
+    """A thread from before has no lines, and `install` records none; an alias of `apply` has."""
+    (tmp_path / "train.py").write_text(FUNCTION + EARLIER)
     done = subprocess.run(
         [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == [
-        "['built'] ['failed', 'freed', 'joined']",
-        "['built', 'joined'] ['failed', 'freed']",
-    ]
+    assert done.stdout.splitlines() == [*["True False"] * 2, *["False True"] * 2]
 
 
 def test_code_given_on_the_command_line_has_lines() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from onegraph.diagnosis.case import Case, rebuilt, same_turn
-from onegraph.diagnosis.naming import Naming
+from onegraph.diagnosis.naming import Naming, last_part
 from onegraph.diagnosis.shapes import (
     compiled_region,
+    part_of_root,
     restated,
     running_sum,
     sliced,
@@ -29,6 +31,14 @@ class Verdict:
     inferred: str | None = None
 
 
+# What people call a tensor that is meant to be a constant in the loss.
+_TARGETS = re.compile(
+    r"(^|_)(target|label|teacher|advantage|return|baseline|reference|pseudo|old_log_?p|"
+    r"old_log_?prob|log_?p_old|log_?prob_old)s?($|_)",
+    re.IGNORECASE,
+)
+
+
 def same_root(failed: EngineCall, freed: EngineCall) -> bool:
     """Whether both calls started from the very same tensor."""
     pair = set(zip(failed.roots, failed.outputs, strict=False))
@@ -46,6 +56,11 @@ def decide(case: Case) -> Verdict:
     failed, freed = story.failed, story.freed
     time_bridge, share_bridge = case.time_bridge, case.share_bridge
     entry = time_bridge or share_bridge
+    # Where the later graph meets what the earlier call walked: at once, or through a part that was
+    # made before it and not walked then.
+    meeting = share_bridge or entry
+    if time_bridge is not None and story.shared[time_bridge.old]:
+        meeting = time_bridge
 
     def verdict(cause: str, bridge: Bridge | None = entry, inferred: str | None = None) -> Verdict:
         deeper = share_bridge if share_bridge != bridge else None
@@ -65,11 +80,14 @@ def decide(case: Case) -> Verdict:
         if failed.weighted and freed.weighted:
             return verdict("sliced-or-blocked", None)
         return verdict("same-loss-twice", None)
+    whole = part_of_root(case)
+    if entry is None and whole is not None:
+        return verdict("sliced-or-blocked", whole)
     if entry is None:
         return verdict("several-losses-one-graph", None, "the two graphs' meeting point")
     within = same_turn(case, entry.old)
     if freed.kind == "grad" and failed.kind == "backward" and within:
-        return verdict("grad-then-backward")
+        return verdict("grad-then-backward", meeting)
     if compiled_region(case, share_bridge or entry) and within:
         return verdict("compile", share_bridge or entry)
     if not within and running_sum(case):
@@ -90,12 +108,14 @@ def decide(case: Case) -> Verdict:
         if cut is not None:
             return verdict("sliced-or-blocked", cut)
     if within:
-        return verdict("several-losses-one-graph", share_bridge or entry)
+        return verdict("several-losses-one-graph", meeting)
     if time_bridge is None:
         # Both losses stood before the first backward: one forward, several losses.
         return verdict("several-losses-one-graph", share_bridge)
     if story.crossed(entry.old) is None:
         return verdict("carried-state")
+    if case.naming is not None and _TARGETS.search(last_part(case.naming.best or "")):
+        return verdict("undetached-target", inferred="what the variable is called")
     if _stored_on_object(case, entry):
         return verdict("cached-on-module")
     return verdict("built-outside-loop")

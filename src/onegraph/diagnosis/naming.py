@@ -75,6 +75,12 @@ def choose(
     """Weigh live variables against what the built and joined lines store and read."""
     made = [(frame, syntax.statement(frame)) for frame in built]
     taken = [(frame, syntax.statement(frame)) for frame in joined]
+    # Below a line that calls backward stands what runs inside it; that line itself takes nothing.
+    taken = [
+        (frame, statement)
+        for level, (frame, statement) in enumerate(taken)
+        if not level or statement is None or ".backward(" not in statement.text
+    ]
     stored = _unique(name for _, s in made if s for name in s.stores)
     read = _unique(name for _, s in taken if s for name in s.reads)
     candidates: dict[str, Candidate] = {}
@@ -173,14 +179,13 @@ def _carried(
             same_function = (frame.file, frame.function) == (other.file, other.function)
             for name in stores.stores:
                 attribute = "." in name
-                if not attribute and not same_function:
-                    continue
                 for taken_name in reads.reads:
                     if name == taken_name or (
                         attribute and "." in taken_name and last_part(name) == last_part(taken_name)
                     ):
                         # Where a line both stores and reads a name, the value goes round.
-                        points = 58.0 if same_function else 50.0
+                        # Across functions, equal plain names are often an argument handed on.
+                        points = 58.0 if same_function else 50.0 if attribute else 30.0
                         result[taken_name] = max(result.get(taken_name, 0.0), points)
     return list(result.items())
 

@@ -83,6 +83,8 @@ def restated(case: Case) -> bool:
     story, graph, bridge = case.story, case.graph, case.time_bridge
     if bridge is None or not _scalar(graph, bridge.old):
         return False
+    if case.share_bridge is not None and case.share_bridge.old != bridge.old:
+        return False  # the earlier call did not come through this loss
     fresh = _above(story)
     only = all(
         child == bridge.old or child in fresh for node in fresh for _, child, _ in graph.edges(node)
@@ -190,13 +192,27 @@ def sliced(case: Case, bridge: Bridge | None) -> Bridge | None:
         if below is None or not _users_own(case, bridge.old, cutting=False):
             return None
         return Bridge(bridge.old, below[1], below[2], below[0])
-    for use in _onto(story, bridge.old):
+    uses = _onto(story, bridge.old)
+    views = [u for u in uses if u.output == bridge.output and base(graph.name(u.new)) in _VIEWS]
+    for use in uses:
         if use.output != bridge.output or base(graph.name(use.new)) not in _VIEWS:
             continue
         if len({b.output for b in _onto(story, use.new)}) > 1:
             continue
+        if len(views) > 1 and not _varies(case, use.new):
+            continue  # one loss that looks at several fixed places is no loss of a part
         if _users_own(case, use.new, cutting=True):
             return use
+    return None
+
+
+def part_of_root(case: Case) -> Bridge | None:
+    """The bridge to the whole when the failing root is itself one part of a tensor."""
+    graph = case.graph
+    for root in graph.roots:
+        if base(graph.name(root)) in (*_PARTS, *_VIEWS):
+            for slot, child, output in graph.edges(root):
+                return Bridge(root, child, output, slot)
     return None
 
 
@@ -209,6 +225,12 @@ def _onto(story: Story, old: int) -> list[Bridge]:
         for slot, child, output in graph.edges(node)
         if child == old
     ]
+
+
+def _varies(case: Case, node: int) -> bool:
+    frames = case.frames(node)
+    statement = case.syntax.statement(frames[0]) if frames else None
+    return statement is not None and statement.varies
 
 
 def _users_own(case: Case, node: int, *, cutting: bool) -> bool:

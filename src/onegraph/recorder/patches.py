@@ -30,6 +30,8 @@ class Patches:
         self.failed = failed
         # (home, name, original, wrapper), to be undone newest first.
         self._undo: list[tuple[Any, str, Any, Any]] = []
+        # Those of them that compilers would read or trace, hidden from them.
+        self._hidden: list[tuple[Any, str, Any, Any]] = []
         self._then: list[Callable[[], None]] = []
         self._questions = Questions(recorder, self._tape)
         # Threads in compiled code, with the frame that switched Dynamo on.
@@ -42,8 +44,14 @@ class Patches:
             self._replace(home, "_engine_run_backward", self._engine(home._engine_run_backward))
         if not self.recorder.lines:
             return
+        engine = len(self._undo)
         if torchapi.base_apply is not None:
-            self._replace(torchapi.function_base, "apply", self._apply(torchapi.base_apply))
+            # Function.apply ends in super().apply, whatever name the program calls it by.
+            noted = classmethod(self._noted(torchapi.base_apply))
+            self._replace(torchapi.function_base, "apply", noted)
+        for home, name in torchapi.unseen_makers():
+            self._replace(home, name, self._noted(vars(home)[name]))
+        self._hidden = self._undo[engine:]
         self._questions.answer()
         self._replace(
             threading.Thread,
@@ -105,7 +113,7 @@ class Patches:
         @uncounted
         def _engine_run_backward(t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
             tape = self._tape()
-            if not recorder.active:
+            if not recorder.active or self._compiles():
                 return original(t_outputs, *args, **kwargs)
             with torchapi.unseen():
                 ordinal = recorder.begin(t_outputs, args, kwargs)
@@ -133,20 +141,23 @@ class Patches:
 
         return _engine_run_backward
 
-    # -- custom Functions do not pass through a function mode. Function.apply ends in super().apply,
-    # which finds this whatever name the program calls it by.
+    def _compiles(self) -> bool:
+        """Whether a compiler runs the engine on stand-ins for tensors."""
+        return threading.get_ident() in self._regions and torchapi.dispatch_modes() > 0
 
-    def _apply(self, original: Any) -> Any:
+    # -- what makes nodes but does not pass through a function mode --------------------------------
+
+    def _noted(self, original: Any) -> Any:
         recorder = self.recorder
         number = torchapi.sequence_number
 
         @functools.wraps(original)
         @uncounted
-        def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        def noted(*args: Any, **kwargs: Any) -> Any:
             tape = self._tape()
             before = number() if number is not None else 0
             try:
-                result = original.__get__(None, cls)(*args, **kwargs)
+                result = original(*args, **kwargs)
             except BaseException as error:
                 forget(error)
                 raise
@@ -156,7 +167,7 @@ class Patches:
                     recorder.note(tape, before, after, 2)
             return result
 
-        return classmethod(apply)
+        return noted
 
     # -- compiled code guards on the mode: set it aside wherever Dynamo is switched on ------------
 
@@ -253,9 +264,9 @@ class Patches:
 
     def _show_originals(self, originals: bool) -> None:
         self._questions.show(originals)
-        for home, name, original, wrapper in self._undo:
+        for home, name, original, wrapper in self._hidden:
             now, then = (wrapper, original) if originals else (original, wrapper)
-            if home is torchapi.function_base and vars(home).get(name, _ABSENT) is now:
+            if vars(home).get(name, _ABSENT) is now:
                 _set(home, name, then)
 
     # -- the mode and the counter belong to one thread each ---------------------------------------

@@ -34,6 +34,19 @@ base_apply: Any = (
     else None
 )
 
+dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", int)
+
+
+def unseen_makers() -> list[tuple[Any, str]]:
+    """What else makes nodes and passes no function mode: attributes of modules and classes."""
+    makers = [
+        (sys.modules.get("torch._tensor"), "_convert"),
+        (getattr(torch._C, "ScriptFunction", None), "__call__"),
+        (getattr(torch._C, "ScriptMethod", None), "__call__"),
+    ]
+    return [(home, name) for home, name in makers if name in getattr(home, "__dict__", {})]
+
+
 # What torch's own Python functions ask before they let a function mode take over.
 QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
