@@ -26,6 +26,12 @@ class Case:
         """The failing graph."""
         return self.story.graph
 
+    def one_line(self, bridge: Bridge) -> bool:
+        """Whether both ends of a bridge were made by one line, so that it tells nothing."""
+        one, other = self.frames(bridge.old), self.frames(bridge.new)
+        places = [(f[0].file, f[0].line) for f in (one, other) if f]
+        return len(places) == 2 and places[0] == places[1]
+
     def frames(self, node: int) -> tuple[Frame, ...]:
         """The call chain of the expression that made a node."""
         site = self.graph.site[node]

@@ -59,7 +59,9 @@ def decide(case: Case) -> Verdict:
     # Where the later graph meets what the earlier call walked: at once, or through a part that was
     # made before it and not walked then.
     meeting = share_bridge or entry
-    if time_bridge is not None and story.shared[time_bridge.old]:
+    if time_bridge is not None and (
+        story.shared[time_bridge.old] or (share_bridge and case.one_line(share_bridge))
+    ):
         meeting = time_bridge
 
     def verdict(cause: str, bridge: Bridge | None = entry, inferred: str | None = None) -> Verdict:
