@@ -15,9 +15,9 @@ from benchmarks import machine
 # Also for what this process itself asks of torch.
 os.environ.update(machine.ONE_THREAD)
 
-from benchmarks import calls, huge, memory, startup, steps  # noqa: E402
-from benchmarks.pairs import Estimate  # noqa: E402
-from benchmarks.programs import COLUMNS, PROGRAMS  # noqa: E402
+from benchmarks import calls, huge, memory, startup, steps
+from benchmarks.pairs import Estimate
+from benchmarks.programs import COLUMNS, PROGRAMS
 
 TABLES = ("steps", "calls", "startup", "huge", "memory")
 

@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.forked import preload, run  # noqa: E402
+from tests.forked import preload, run
 
 CASES = Path(__file__).parent / "cases"
 ROLES = ("built", "joined", "freed", "failed", "mutated", "needed", "cut", "kept")

@@ -16,7 +16,7 @@ def main() -> None:
     """Record the failing program of every page, and one program with Chinese names."""
     forked.preload()
     programs = {page.parent.name: page for page in sorted(PAGES.glob("*/fails.py"))}
-    programs["chinese"] = HERE / "chinese.py"
+    programs["chinese"] = HERE / "programs" / "chinese.py"
     for name, program in programs.items():
         with tempfile.TemporaryDirectory() as folder:
             shutil.copy(program, Path(folder) / "train.py")

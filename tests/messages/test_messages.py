@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -46,29 +47,28 @@ not a fix: retain_graph=True; it would train on values from before the first
 more: onegraph explain built-outside-loop
 """,
     "cached-on-module": """\
-error: this backward needs a graph that an earlier backward already freed
-  [cached-on-module]
+error: probably: this backward needs a graph that an earlier backward already
+  freed [undetached-target]
   train.py:24   loss.backward()   step 2: reaches 3 nodes that step 1 freed
                 ^^^^^^^^^^^^^^^
   train.py:14   return self.trunk(x) @ self.labels.T
                                        ^^^^^^^^^^^
-      takes `self.labels` in, with its history
+      `self.labels` is compared with, its history attached
   train.py:11   self.labels = self.encoder(self.names)
                               ^^^^^^^^^^^^^^^^^^^^^^^^
       `self.labels` was made here
   train.py:24   loss.backward()                   step 1 freed those nodes here
                 ^^^^^^^^^^^^^^^
 behind it: encoder.0.bias, encoder.0.weight, model.names
-why: backward frees the graph it walks, and `self.labels` is not computed again:
-     the stored tensor still points to the freed part.
-fix: Compute `self.labels` where it is used, in forward, instead of keeping it
-     (every forward pass builds its own graph, with the current weights)
-or:  Store `self.labels` detached if nothing behind it is to be trained:
+why: the loss compares with `self.labels`, so backward runs through the target
+     as well; a target is a constant and should have no history.
+fix: Detach `self.labels`: a target is a constant:
        return self.trunk(x) @ self.labels.detach().T
-     (what made it gets no gradient any more)
-not a fix: retain_graph=True; the stored value would stay that of the first step
-           while the weights move on.
-more: onegraph explain cached-on-module
+     (the loss trains the prediction only, not what made the target)
+or:  Make the target under torch.no_grad()
+     (as above, and its graph is never built)
+not a fix: retain_graph=True; the target would still be trained.
+more: onegraph explain undetached-target
 """,
     "carried-state": """\
 error: this backward needs a graph that an earlier backward already freed
@@ -119,13 +119,13 @@ error: this backward needs a graph that an earlier backward already freed
   [compile]
   train.py:19   item_loss.backward()
                 ^^^^^^^^^^^^^^^^^^^^
-      backward call 3: reaches 1 node that backward call 2 freed
+      backward call 2: reaches 1 node that backward call 1 freed
   train.py:16   item_loss = (items.std(dim=0) - 1).square().mean()
                              ^^^^^ takes `items` in, with its history
   train.py:14   …s, items = both(*towers, torch.randn(8, 6), torch.randn(8, 9))
                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
       `items` was made here
-  train.py:18   user_loss.backward()   backward call 2 freed those nodes here
+  train.py:18   user_loss.backward()   backward call 1 freed those nodes here
                 ^^^^^^^^^^^^^^^^^^^^
 behind it: towers.0.bias, towers.0.weight, towers.1.bias, towers.1.weight
 why: a compiled region is one node of the graph with all its saved tensors, so
@@ -407,7 +407,7 @@ def test_carets_stand_under_the_code(name):
     from rich.cells import cell_len
 
     lines = plain.render(report_of(name)).splitlines()
-    for above, line in zip(lines, lines[1:], strict=False):
+    for above, line in pairwise(lines):
         marks = re.match(r" *(\^+)", line)
         if marks:
             assert marks.end() <= cell_len(above)

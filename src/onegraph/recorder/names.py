@@ -75,10 +75,8 @@ class Names:
                 if not (module_level and name.startswith("__")):
                     yield name, value, depth
         for module in list(sys.modules.values()):
-            if not isinstance(module, ModuleType):
-                continue
-            file = vars(module).get("__file__")
-            if module.__name__ == "__main__" or (isinstance(file, str) and users[file]):
+            file = getattr(module, "__dict__", {}).get("__file__")
+            if module is sys.modules.get("__main__") or (isinstance(file, str) and users[file]):
                 for name, value in list(vars(module).items()):
                     if not name.startswith("__") and not isinstance(value, ModuleType):
                         yield name, value, None

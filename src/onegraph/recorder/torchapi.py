@@ -13,8 +13,8 @@ from typing import Any
 import torch
 import torch.overrides
 import torch.utils._device
-from torch.autograd import graph as engine_module
 from torch.autograd import function as function_module
+from torch.autograd import graph as engine_module
 
 sequence_number: Callable[[], int] | None = getattr(torch.autograd, "_get_sequence_nr", None)
 
