@@ -62,7 +62,6 @@ def command(folder: Path, arguments: Sequence[str]) -> tuple[int, str, str]:
 def _run_here(folder: Path, arguments: list[str], out: int, err: int) -> NoReturn:
     status: Any = 70
     try:
-        import io
         import sys
         import warnings
 
@@ -71,10 +70,10 @@ def _run_here(folder: Path, arguments: list[str], out: int, err: int) -> NoRetur
         os.dup2(out, 1)
         os.dup2(err, 2)
         # A test runner may have replaced the streams and the filters.
-        sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115
-        sys.stdout = sys.__stdout__ = io.TextIOWrapper(open(1, "wb", closefd=False))
-        sys.stderr = sys.__stderr__ = io.TextIOWrapper(
-            open(2, "wb", closefd=False), errors="backslashreplace", line_buffering=True
+        sys.stdin = sys.__stdin__ = os.fdopen(0, closefd=False)
+        sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)
+        sys.stderr = sys.__stderr__ = os.fdopen(
+            2, "w", errors="backslashreplace", buffering=1, closefd=False
         )
         warnings.resetwarnings()
         os.environ.pop("COLUMNS", None)
