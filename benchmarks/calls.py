@@ -6,6 +6,8 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import astuple
+from functools import partial
+from statistics import median
 from typing import Any
 
 import torch
@@ -17,7 +19,6 @@ from benchmarks.tables import markdown
 
 MODULE = "benchmarks.calls"
 WATCHES = ("empty-mode", "record", "install")
-TIMES = 1_000
 
 
 def _node() -> Callable[[], object]:
@@ -63,17 +64,15 @@ ACTIONS: dict[str, tuple[str, Callable[[], Callable[[], object]]]] = {
 }
 
 
-def measure(pairs: int, times: int = TIMES) -> dict[str, Any]:
-    """Action -> bare microseconds, and watch -> microseconds added, by ``cpu`` and ``wall``."""
-    result: dict[str, Any] = {}
-    for action in ACTIONS:
-        row: dict[str, Any] = {}
-        for watch in WATCHES:
-            rows = run_module(MODULE, action, watch, str(pairs), str(times))
+def measure(pairs: int, times: int) -> dict[str, Any]:
+    """Action -> bare microseconds, and watch -> seconds added, by ``cpu`` and ``wall``."""
+    result: dict[str, Any] = {action: {} for action in ACTIONS}
+    for watch in WATCHES:
+        measured = run_module(MODULE, watch, str(pairs), str(times))
+        for action, rows in measured.items():
             samples = [(Sample(*one), Sample(*other)) for one, other in rows]
-            row[watch] = differences(samples)
-            row["bare"] = 1e6 * min(one.cpu for one, _ in samples)
-        result[action] = row
+            result[action][watch] = differences(samples)
+            result[action]["bare"] = 1e6 * median(one.cpu for one, _ in samples)
     return result
 
 
@@ -91,16 +90,19 @@ def table(measured: dict[str, Any]) -> str:
     return markdown(heads, rows)
 
 
-def _worker(action: str, watch: str, pairs: int, times: int) -> list[Any]:
+def _worker(watch: str, pairs: int, times: int) -> dict[str, Any]:
     one_thread()
-    step = ACTIONS[action][1]()
-    rows = in_pairs(
-        lambda more: measure_block(step, COLUMNS["bare"].watch, more, times),
-        lambda more: measure_block(step, COLUMNS[watch].watch, more, times),
-        pairs,
-    )
-    return [[astuple(one), astuple(two)] for one, two in rows]
+    result = {}
+    for action, (_, prepare) in ACTIONS.items():
+        step = prepare()
+        rows = in_pairs(
+            partial(measure_block, step, COLUMNS["bare"].watch, times),
+            partial(measure_block, step, COLUMNS[watch].watch, times),
+            pairs,
+        )
+        result[action] = [[astuple(one), astuple(two)] for one, two in rows]
+    return result
 
 
 if __name__ == "__main__":
-    print(json.dumps(_worker(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
+    print(json.dumps(_worker(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))

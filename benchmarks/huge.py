@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import onegraph
-from benchmarks.machine import children_seconds, one_thread, peak_mb, run_module
+from benchmarks.machine import Ended, children_seconds, one_thread, peak_mb, run_module
 from benchmarks.tables import markdown, verdict
 
 MODULE = "benchmarks.huge"
@@ -33,34 +33,35 @@ ORDERS = ("graph-last", "explanation-last")
 
 def chain(nodes: int) -> torch.Tensor:
     """A state carried over without detach, in two steps of half the nodes: depth itself."""
-    weight = torch.ones((), requires_grad=True)
-    state = torch.ones(())
+    weight = torch.ones(2, requires_grad=True)
+    state = torch.ones(2)
     for turn in range(2):
         for _ in range(nodes // 2):
             state = state * weight
         if turn == 0:
-            state.backward()
-    return state
+            state.sum().backward()
+    return state.sum()
 
 
 def wide(nodes: int) -> torch.Tensor:
     """Very many short branches from one tensor whose graph is gone: breadth, and many bridges."""
-    weight = torch.ones((), requires_grad=True)
+    weight = torch.ones(2, requires_grad=True)
     scale = weight.exp()
-    scale.backward()
+    scale.sum().backward()
     return torch.stack([(scale * k).sin() for k in range(nodes // 2)]).sum()
 
 
 def total(nodes: int) -> torch.Tensor:
     """A running sum of losses, each of which went backward on its own: very many calls."""
-    weight = torch.ones((), requires_grad=True)
+    weight = torch.ones(2, requires_grad=True)
     running = torch.zeros(())
     for _ in range(nodes // 10):
         x = weight
-        for _ in range(9):
+        for _ in range(8):
             x = x * weight
-        x.backward()
-        running = running + x
+        loss = x.sum()
+        loss.backward()
+        running = running + loss
     return running
 
 
@@ -74,9 +75,12 @@ def measure(nodes: int = NODES, shapes: list[str] | None = None) -> list[dict[st
         bare = run_module(MODULE, shape, "bare", "graph-last", str(nodes))
         for watch in WATCHES:
             for order in ORDERS:
-                row = run_module(MODULE, shape, watch, order, str(nodes))
-                row["bare"] = bare
-                result.append(row)
+                row = {"shape": shape, "watch": watch, "order": order, "nodes": nodes, "exit": 0}
+                try:
+                    row.update(run_module(MODULE, shape, watch, order, str(nodes)))
+                except Ended as ended:
+                    row["exit"] = ended.status
+                result.append({**row, "bare": bare})
     return result
 
 
@@ -84,25 +88,29 @@ def table(rows: list[dict[str, Any]]) -> str:
     """The time from `backward` to the explanation, beyond a bare failing one, and how it ended."""
     heads = ["graph", "watch", "dropped last", "built in, s", "fails after, s", "diagnose, s"]
     heads += ["explained in, s", "of computing time, s", "cause", "peak memory, MB", "exit"]
-    return markdown(
-        heads,
-        [
-            [
-                f"{row['shape']}, {row['nodes']:,} nodes",
-                row["watch"],
-                row["order"].partition("-")[0],
-                f"{row['build'][0]:.1f} (bare {row['bare']['build'][0]:.1f})",
-                f"{row['fails'][0]:.1f} (bare {row['bare']['fails'][0]:.1f})",
-                f"{row['diagnose'][0]:.1f}",
-                _seconds(row, 0),
-                _seconds(row, 1),
-                row["cause"],
-                f"{row['peak']:.0f} (bare {row['bare']['peak']:.0f})",
-                "0",
-            ]
-            for row in rows
-        ],
-    )
+    return markdown(heads, [_cells(row) for row in rows])
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    cells = [
+        f"{row['shape']}, {row['nodes']:,} nodes",
+        row["watch"],
+        row["order"].partition("-")[0],
+    ]
+    if row["exit"]:
+        return [*cells, *("" for _ in range(7)), f"DIED: {row['exit']}"]
+    bare = row["bare"]
+    return [
+        *cells,
+        f"{row['build'][0]:.1f} (bare {bare['build'][0]:.1f})",
+        f"{row['fails'][0]:.1f} (bare {bare['fails'][0]:.1f})",
+        f"{row['diagnose'][0]:.1f}",
+        _seconds(row, 0),
+        _seconds(row, 1),
+        row["cause"],
+        f"{row['peak']:.0f} (bare {bare['peak']:.0f})",
+        "0",
+    ]
 
 
 def _seconds(row: dict[str, Any], clock: int) -> str:
@@ -156,10 +164,6 @@ def _worker(shape: str, watch: str, order: str, nodes: int) -> dict[str, Any]:
         _go_on()
     _go_on()
     return {
-        "shape": shape,
-        "watch": watch,
-        "order": order,
-        "nodes": nodes,
         "build": build,
         "fails": fails,
         "diagnose": diagnose,
@@ -169,7 +173,7 @@ def _worker(shape: str, watch: str, order: str, nodes: int) -> dict[str, Any]:
 
 
 def _go_on() -> None:
-    """Train a little more, deep enough to meet any damage."""
+    """Train a little more."""
     weight = torch.ones((), requires_grad=True)
     x = weight
     for _ in range(2_000):

@@ -21,20 +21,26 @@ def environment() -> dict[str, str]:
     return {**os.environ, **ONE_THREAD, "PYTHONPATH": path}
 
 
-def run_module(module: str, *arguments: str, timeout: float = 1_800) -> Any:
+class Ended(RuntimeError):
+    """A process ended with another status than 0."""
+
+    def __init__(self, command: list[str], status: int, stderr: str) -> None:
+        super().__init__(f"{' '.join(command)} ended with status {status}:\n{stderr[-4_000:]}")
+        self.status = status
+
+
+def run_module(module: str, *arguments: str, timeout: float = 3_600) -> Any:
     """Run a module of ours in its own process and return the JSON in its last line.
 
     Raises:
-        RuntimeError: the process did not end with status 0.
+        Ended: the process did not end with status 0.
     """
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(
         command, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=timeout
     )
     if done.returncode != 0:
-        raise RuntimeError(
-            f"{' '.join(command)} ended with status {done.returncode}:\n{done.stderr[-4_000:]}"
-        )
+        raise Ended(command, done.returncode, done.stderr)
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 

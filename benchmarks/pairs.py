@@ -73,7 +73,7 @@ def timed(action: Callable[[], object], times: int = 1, warm_up: int = 0) -> Sam
 
 
 def measure_block(
-    step: Callable[[], object], watch: Callable[[], Any], frames: int, steps: int
+    step: Callable[[], object], watch: Callable[[], Any], steps: int, frames: int
 ) -> Sample:
     """What one step takes inside ``watch``, averaged over ``steps`` after a warm-up.
 

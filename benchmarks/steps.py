@@ -42,36 +42,39 @@ def measure(programs: list[str], columns: list[str], pairs: int, steps: int) -> 
 
 
 def tables(measured: dict[str, Any]) -> list[str]:
-    """The tables of ratios, one by each clock, and how they stand to the targets."""
-    parts = []
-    columns = list(next(iter(measured.values()))["columns"])
-    names = {
-        "cpu": "computing time (`time.process_time`), which other jobs on the machine disturb less",
-        "wall": "elapsed time (`time.perf_counter`)",
-    }
-    for clock, name in names.items():
+    """A table of ratios for each program, by both clocks, and how they stand to the targets."""
+    heads = ["watch", "computing time", "95 % interval", "least to most"]
+    heads += ["elapsed time", "95 % interval", "least to most", "pairs", "target"]
+    parts = [
+        "Ratios to the bare step: the median over pairs, its bootstrap interval, and the extremes. "
+        "Other jobs on the machine disturb the elapsed time more than the computing time.\n"
+    ]
+    for program, row in measured.items():
         rows = []
-        for program, row in measured.items():
-            cells = [program, f"{row['bare']:.1f}"]
-            for column in columns:
-                estimate: Estimate = row["columns"][column][clock]
-                cells.append(_cell(estimate, TARGETS[program].get(column)))
-            rows.append(cells)
-        heads = ["program", "bare step, ms", *(COLUMNS[c].title for c in columns)]
-        parts.append(f"Ratio to the bare step, {name}:\n\n" + markdown(heads, rows))
-    parts.append(
-        "Each cell: the median over pairs, [95 % bootstrap interval of the median], "
-        "(least to most of the pairs), the target where there is one."
-    )
+        for column, clocks in row["columns"].items():
+            target = TARGETS[program].get(column)
+            rows.append(
+                [
+                    COLUMNS[column].title,
+                    *_cells(clocks["cpu"]),
+                    *_cells(clocks["wall"]),
+                    str(clocks["cpu"].count),
+                    "" if target is None else verdict(clocks["cpu"].median, target, ".2f"),
+                ]
+            )
+        what = (PROGRAMS[program].__doc__ or "").strip()
+        parts.append(f"### {program}, {row['bare']:.1f} ms a step\n\n{what}\n")
+        parts.append(markdown(heads, rows))
+        parts.append("")
     return parts
 
 
-def _cell(estimate: Estimate, target: float | None) -> str:
-    text = (
-        f"**{estimate.median:.3f}** [{estimate.low:.3f}, {estimate.high:.3f}] "
-        f"({estimate.least:.2f} to {estimate.most:.2f})"
-    )
-    return text + ("" if target is None else f" {verdict(estimate.median, target, '.2f')}")
+def _cells(estimate: Estimate) -> list[str]:
+    return [
+        f"**{estimate.median:.3f}**",
+        f"{estimate.low:.3f} to {estimate.high:.3f}",
+        f"{estimate.least:.2f} to {estimate.most:.2f}",
+    ]
 
 
 def _worker(program: str, column: str, pairs: int, steps: int) -> list[Any]:
@@ -80,8 +83,8 @@ def _worker(program: str, column: str, pairs: int, steps: int) -> list[Any]:
     step = in_a_library(program) if other.library else PROGRAMS[program]()
     # Both halves run equally deep in the stack: what differs is the watch alone.
     rows = in_pairs(
-        lambda more: measure_block(step, COLUMNS["bare"].watch, other.frames + more, steps),
-        lambda more: measure_block(step, other.watch, other.frames + more, steps),
+        lambda more: measure_block(step, COLUMNS["bare"].watch, steps, other.frames + more),
+        lambda more: measure_block(step, other.watch, steps, other.frames + more),
         pairs,
     )
     return [[astuple(one), astuple(two)] for one, two in rows]

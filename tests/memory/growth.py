@@ -11,6 +11,7 @@ import gc
 import json
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable
 from types import FunctionType, ModuleType
@@ -118,7 +119,19 @@ def checkpointed() -> Callable[[], None]:
     return step
 
 
-KINDS = {f.__name__: f for f in (regular, irregular, adversarial, attacks, checkpointed)}
+def threaded() -> Callable[[], None]:
+    """A new thread in every step, as pools and replicas have them."""
+    train = regular()
+
+    def step() -> None:
+        thread = threading.Thread(target=train)
+        thread.start()
+        thread.join()
+
+    return step
+
+
+KINDS = {f.__name__: f for f in (regular, irregular, adversarial, attacks, checkpointed, threaded)}
 
 
 def resident() -> int:

@@ -259,8 +259,8 @@ def test_what_a_page_says_of_a_change_is_so(name: str) -> None:
 @pytest.mark.usefixtures("torch_loaded")
 def test_buffer_keeps_its_history() -> None:
     """cached-on-module: `register_buffer` is no repair."""
-    stored, buffer = "self.labels = self.encoder(self.names)", "self.encoder(self.names)"
-    program = edited("cached-on-module", [(stored, f'self.register_buffer("labels", {buffer})')])
+    stored, buffer = "self.classes = self.encoder(self.names)", "self.encoder(self.names)"
+    program = edited("cached-on-module", [(stored, f'self.register_buffer("classes", {buffer})')])
     (cause,) = causes(run("fails.py", program))
     assert cause in ("cached-on-module", "built-outside-loop")
 

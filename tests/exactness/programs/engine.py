@@ -148,6 +148,27 @@ def hook_alias() -> Any:
     return y, list(KEPT)
 
 
+class Plain(torch.Tensor):
+    """A tensor subclass with nothing of its own."""
+
+
+@program(unknown=1)
+def hook_unseen() -> Any:
+    """A node that a hook makes where nobody looks has no line, not that of the backward call."""
+    KEPT.clear()
+    x = leaf()
+    y = x.sin()
+
+    def hook(grad: torch.Tensor) -> None:
+        with torch.enable_grad():
+            z = leaf() * 1
+            KEPT.append(z.as_subclass(Plain))
+
+    y.register_hook(hook)
+    y.sum().backward()
+    return y, list(KEPT)
+
+
 @program()
 def module_hooks() -> Any:
     """What module hooks compute has their lines, before, after and in backward."""

@@ -8,10 +8,10 @@ class Classifier(nn.Module):
         self.trunk = nn.Linear(8, 8)
         self.names = nn.Parameter(torch.randn(5, 8))
         self.encoder = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
-        self.labels = self.encoder(self.names)
+        self.classes = self.encoder(self.names)
 
     def forward(self, x):
-        return self.trunk(x) @ self.labels.T
+        return self.trunk(x) @ self.classes.T
 
 
 torch.manual_seed(0)

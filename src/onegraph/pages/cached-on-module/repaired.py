@@ -10,8 +10,8 @@ class Classifier(nn.Module):
         self.encoder = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
 
     def forward(self, x):
-        labels = self.encoder(self.names)
-        return self.trunk(x) @ labels.T
+        classes = self.encoder(self.names)
+        return self.trunk(x) @ classes.T
 
 
 torch.manual_seed(0)
