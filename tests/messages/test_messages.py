@@ -47,28 +47,29 @@ not a fix: retain_graph=True; it would train on values from before the first
 more: onegraph explain built-outside-loop
 """,
     "cached-on-module": """\
-error: probably: this backward needs a graph that an earlier backward already
-  freed [undetached-target]
+error: this backward needs a graph that an earlier backward already freed
+  [cached-on-module]
   train.py:24   loss.backward()   step 2: reaches 3 nodes that step 1 freed
                 ^^^^^^^^^^^^^^^
-  train.py:14   return self.trunk(x) @ self.labels.T
-                                       ^^^^^^^^^^^
-      `self.labels` is compared with, its history attached
-  train.py:11   self.labels = self.encoder(self.names)
-                              ^^^^^^^^^^^^^^^^^^^^^^^^
-      `self.labels` was made here
+  train.py:14   return self.trunk(x) @ self.classes.T
+                                       ^^^^^^^^^^^^
+      takes `self.classes` in, with its history
+  train.py:11   self.classes = self.encoder(self.names)
+                               ^^^^^^^^^^^^^^^^^^^^^^^^
+      `self.classes` was made here
   train.py:24   loss.backward()                   step 1 freed those nodes here
                 ^^^^^^^^^^^^^^^
 behind it: encoder.0.bias, encoder.0.weight, model.names
-why: the loss compares with `self.labels`, so backward runs through the target
-     as well; a target is a constant and should have no history.
-fix: Detach `self.labels`: a target is a constant:
-       return self.trunk(x) @ self.labels.detach().T
-     (the loss trains the prediction only, not what made the target)
-or:  Make the target under torch.no_grad()
-     (as above, and its graph is never built)
-not a fix: retain_graph=True; the target would still be trained.
-more: onegraph explain undetached-target
+why: backward frees the graph it walks, and `self.classes` is not computed
+     again: the stored tensor still points to the freed part.
+fix: Compute `self.classes` where it is used, in forward, instead of keeping it
+     (every forward pass builds its own graph, with the current weights)
+or:  Store `self.classes` detached if nothing behind it is to be trained:
+       return self.trunk(x) @ self.classes.detach().T
+     (what made it gets no gradient any more)
+not a fix: retain_graph=True; the stored value would stay that of the first step
+           while the weights move on.
+more: onegraph explain cached-on-module
 """,
     "carried-state": """\
 error: this backward needs a graph that an earlier backward already freed
@@ -174,14 +175,13 @@ error: `encoder.2.weight` was changed after the forward pass that still needs
                 ^^^^^^^^^^^^^^^^^^^^^
   train.py:18   depth_loss.backward(retain_graph=True)   kept the graph alive
                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-why: the forward pass saved `encoder.2.weight` to compute gradients with; the
-     step then wrote new values into the same memory, and a gradient from those
+why: the forward pass saved `encoder.2.weight` to compute gradients with; new
+     values were then written into the same memory, and a gradient from those
      would be wrong.
-fix: Finish every backward of this forward before stepping:
-       (loss_a + loss_b).backward(); optimizer.step()
-     (the sum's gradient is the sum of the gradients; where the second loss does
-     not reach the first one's parameters, stepping last changes nothing)
-or:  Run the forward pass again after the step
+fix: Finish every backward of this forward before the write:
+       (depth_loss + label_loss).backward()
+     (both losses then use the same weights, and one step follows both)
+or:  Run the forward pass again after the write
      (the second loss then uses the new weights; costs a forward pass)
 not a fix: retain_graph=True, which keeps the graph but not the old values.
 more: onegraph explain optimizer-step-between
@@ -197,8 +197,6 @@ error: this backward needs a graph that an earlier backward already freed
       uses `context` inside the checkpointed function
   train.py:23   context = encoder(torch.randn(4, 6))   `context` was made here
                           ^^^^^^^^^^^^^^^^^^^^^^^^^^
-  train.py:27   loss.backward()
-                ^^^^^^^^^^^^^^^
 behind it: encoder.0.bias, encoder.0.weight
 why: a reentrant checkpoint re-runs its function and calls backward inside
      backward; that inner call runs on into the graph behind `context` and frees
@@ -268,7 +266,7 @@ fix: Read the saved tensor before backward
      (it is there until backward has used it)
 or:  Keep the value itself, detached, instead of the node
      (x.detach() outlives the graph)
-not a fix: retain_graph=True, which would keep all saved tensors alive.
+not a fix: retain_graph=True: it keeps every saved tensor to read one.
 more: onegraph explain saved-tensor-access
 """,
     "several-losses-one-graph": """\
@@ -299,13 +297,13 @@ more: onegraph explain several-losses-one-graph
     "sliced-or-blocked": """\
 error: this backward needs a graph that an earlier backward already freed
   [sliced-or-blocked]
-  train.py:15   loss.backward()   step 2: reaches 3 nodes that step 1 freed
+  train.py:15   loss.backward()   turn 2: reaches 3 nodes that turn 1 freed
                 ^^^^^^^^^^^^^^^
   train.py:13   difference = features[i : i + 2] - target[i : i + 2]
                              ^^^^^^^^ takes `features` in, with its history
   train.py:10   features = encoder(frames)        `features` was made here
                            ^^^^^^^^^^^^^^^
-  train.py:15   loss.backward()                   step 1 freed those nodes here
+  train.py:15   loss.backward()   turn 1 found them whole and freed them here
                 ^^^^^^^^^^^^^^^
 behind it: encoder.0.bias, encoder.0.weight
 why: a slice is no copy of the graph: every part leads to the computation of
@@ -325,7 +323,7 @@ error: this backward needs a graph that an earlier backward already freed
                 ^^^^^^^^^^^^^^^
   train.py:12   loss = nn.functional.mse_loss(student(x), wanted)
                                                           ^^^^^^
-      `wanted` is compared with, its history attached
+      the loss compares with `wanted`, its history attached
   train.py:10   wanted = teacher(x)               `wanted` was made here
                          ^^^^^^^^^^
   train.py:14   loss.backward()                   step 1 freed those nodes here

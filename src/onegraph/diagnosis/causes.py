@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from onegraph.diagnosis.case import Case, rebuilt, same_turn
 from onegraph.diagnosis.naming import Naming, last_part
 from onegraph.diagnosis.shapes import (
+    compared,
     compiled_region,
     part_of_root,
+    rescales,
     restated,
     running_sum,
     sliced,
@@ -111,12 +113,13 @@ def decide(case: Case) -> Verdict:
             return verdict("sliced-or-blocked", cut)
     if within:
         return verdict("several-losses-one-graph", meeting)
-    if time_bridge is None:
+    if time_bridge is None or (meeting is share_bridge and rescales(case)):
         # Both losses stood before the first backward: one forward, several losses.
         return verdict("several-losses-one-graph", share_bridge)
     if story.crossed(entry.old) is None:
         return verdict("carried-state")
-    if case.naming is not None and _TARGETS.search(last_part(case.naming.best or "")):
+    called = last_part(case.naming.best or "") if case.naming is not None else ""
+    if _TARGETS.search(called) and compared(case, entry):
         return verdict("undetached-target", inferred="what the variable is called")
     if _stored_on_object(case, entry):
         return verdict("cached-on-module")

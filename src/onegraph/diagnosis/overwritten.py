@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from onegraph.trace import EngineCall, Finding, Remedy, Site, Trace
@@ -65,28 +66,45 @@ def rule(trace: Trace) -> list[Finding]:
             sites=sites,
             unknown=unknown,
             headline=f"{name} was changed after the forward pass that still needs it",
-            why=f"the forward pass saved {name} to compute gradients with; the step then wrote new "
-            "values into the same memory, and a gradient from those would be wrong.",
-            remedies=(
-                Remedy(
-                    title="Finish every backward of this forward before stepping",
-                    effect="same",
-                    effect_note="the sum's gradient is the sum of the gradients; where the second "
-                    "loss does not reach the first one's parameters, stepping last changes nothing",
-                    edit="(loss_a + loss_b).backward(); optimizer.step()",
-                ),
-                Remedy(
-                    title="Run the forward pass again after the step",
-                    effect="same",
-                    effect_note="the second loss then uses the new weights; costs a forward pass",
-                ),
-            ),
+            why=f"the forward pass saved {name} to compute gradients with; new values were then "
+            "written into the same memory, and a gradient from those would be wrong.",
+            remedies=_remedies(trace, sites),
             avoid="retain_graph=True, which keeps the graph but not the old values."
             if kept is not None
             else "",
             order=("mutated", "needed", "failed", "kept"),
         )
     ]
+
+
+def _remedies(trace: Trace, sites: dict[str, tuple[Site, ...]]) -> tuple[Remedy, ...]:
+    """One backward for all losses, or a second forward: which one fits the optimizers' shares."""
+    together = Remedy(
+        title="Finish every backward of this forward before the write",
+        effect="changes",
+        effect_note="both losses then use the same weights, and one step follows both",
+        edit=_summed(sites),
+    )
+    again = Remedy(
+        title="Run the forward pass again after the write",
+        effect="same",
+        effect_note="the second loss then uses the new weights; costs a forward pass",
+    )
+    written = {name for stepped in trace.stepped for name in stepped.names}
+    # Where the step leaves some of the graph's weights alone, the losses have optimizers of their
+    # own, and adding them up would train each with the other's.
+    one_optimizer = set(trace.graph.leaves.values()) - {""} <= written
+    return (together, again) if one_optimizer else (again, together)
+
+
+def _summed(sites: dict[str, tuple[Site, ...]]) -> str | None:
+    losses = []
+    for role in ("kept", "failed"):
+        code = sites[role][0].code if role in sites else ""
+        name = re.fullmatch(r"([\w.]+)\.backward\(.*\)", code)
+        losses.append(name.group(1) if name else None)
+    one, two = losses
+    return f"({one} + {two}).backward()" if one and two and one != two else None
 
 
 def _kept(trace: Trace, failed: EngineCall | None) -> EngineCall | None:

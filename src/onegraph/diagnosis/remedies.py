@@ -75,7 +75,8 @@ def _single(t: Telling) -> bool:
 
 def _carried(t: Telling) -> tuple[Remedy, ...]:
     it = t.it
-    after = f" ({t.line('failed')})" if t.line("failed") else ""
+    place = _where_named(t)
+    after = f" ({place})" if place else ""
     first = Remedy(
         title=f"Detach {it} when the step ends, after its backward{after}",
         effect="truncates",
@@ -96,6 +97,18 @@ def _carried(t: Telling) -> tuple[Remedy, ...]:
         )
         return anew, first
     return first, anew
+
+
+def _where_named(t: Telling) -> str | None:
+    """The line of the failing call's chain in the function where the tensor's name lives."""
+    failed = t.sites.get("failed")
+    binding = t.naming.binding if t.naming else None
+    if not failed:
+        return None
+    frames = failed[0].frames
+    depth = binding.depth if binding is not None and binding.depth is not None else 0
+    frame = frames[depth] if depth < len(frames) else frames[0]
+    return f"{frame.file}:{frame.line}"
 
 
 def _detached_between_steps(t: Telling) -> str | None:
@@ -185,7 +198,7 @@ def _several(t: Telling) -> tuple[Remedy, ...]:
     stepped = t.stepped
     if stepped is None:
         return summed, cut
-    if stepped.isdisjoint(t.parameters):
+    if stepped.isdisjoint(t.shared.parameters):
         # The step after the first loss trains other weights than those behind the tensor.
         name = t.name or "the tensor"
         cut = replace(

@@ -31,14 +31,16 @@ def rule(trace: Trace) -> list[Finding]:
     verdict = decide(case)
     naming = _naming(story, syntax, verdict)
     sites, unknown = _sites(story, verdict, naming, syntax)
-    certainty: Certainty = "proved" if story.proved and verdict.inferred is None else "likely"
+    certain = story.proved and verdict.inferred is None and not _one_expression(sites)
+    certainty: Certainty = "proved" if certain else "likely"
+    shared = _shared(story)
     telling = Telling(
         story=story,
         cause=verdict.cause,
         name=naming.best if naming else None,
         naming=naming,
         sites=sites,
-        parameters=_shared(story).parameters,
+        shared=shared,
         syntax=syntax,
     )
     return [
@@ -51,7 +53,7 @@ def rule(trace: Trace) -> list[Finding]:
             names=naming.names if naming else (),
             sites=words.label(telling, sites),
             unknown=unknown,
-            shared=_shared(story),
+            shared=shared,
             remedies=remedies(telling),
             headline=words.headline(telling),
             why=words.why(telling),
@@ -177,12 +179,21 @@ def _sites(
     if built:
         sites["built"] = built
     else:
-        unknown["built"] = _why_unknown(story, verdict)
+        unknown["built"] = _why_unknown(story, verdict.bridge.old if verdict.bridge else None)
     if joined:
         sites["joined"] = joined
     elif verdict.bridge is not None:
-        unknown["joined"] = _why_unknown(story, verdict)
+        unknown["joined"] = _why_unknown(story, verdict.bridge.new)
     return sites, unknown
+
+
+def _one_expression(sites: dict[str, tuple[Site, ...]]) -> bool:
+    """Whether one expression both built and failed: code run by ``exec`` has no lines."""
+    return any(
+        (one.place, one.column, one.end_column) == (other.place, other.column, other.end_column)
+        for one in sites.get("built", ())[:1]
+        for other in sites.get("failed", ())[:1]
+    )
 
 
 class _Placing:
@@ -250,12 +261,11 @@ def _step(story: Story, node: int) -> int | None:
     return min((c.step for c in later), default=None) if epoch >= 0 else None
 
 
-def _why_unknown(story: Story, verdict: Verdict) -> str:
+def _why_unknown(story: Story, node: int | None) -> str:
     trace = story.trace
     if not trace.lines_recorded:
         return "lines were not recorded; `onegraph run` or `onegraph.record` record them"
-    node = verdict.bridge.old if verdict.bridge else story.raising
-    kind = story.graph.name(node)
+    kind = story.graph.name(story.raising if node is None else node)
     if "CompiledFunction" in kind:
         return "made in a torch.compile region; lines inside are not kept"
     return f"the {kind} node was made where nothing was recorded"

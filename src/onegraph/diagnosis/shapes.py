@@ -78,19 +78,26 @@ def _path_down(graph: Graph, end: int) -> list[int] | None:
     return None
 
 
+def rescales(case: Case) -> bool:
+    """Whether all that is new in the failing graph rescales one loss that stood before."""
+    graph, bridge = case.graph, case.time_bridge
+    if bridge is None or not _scalar(graph, bridge.old):
+        return False
+    fresh = _above(case.story)
+    return all(
+        child == bridge.old or child in fresh for node in fresh for _, child, _ in graph.edges(node)
+    )
+
+
 def restated(case: Case) -> bool:
-    """Whether the failing root only rescales a loss that was back-propagated already."""
+    """Whether the failing root comes from a loss that was back-propagated already."""
     story, graph, bridge = case.story, case.graph, case.time_bridge
     if bridge is None or not _scalar(graph, bridge.old):
         return False
     if case.share_bridge is not None and case.share_bridge.old != bridge.old:
         return False  # the earlier call did not come through this loss
-    fresh = _above(story)
-    only = all(
-        child == bridge.old or child in fresh for node in fresh for _, child, _ in graph.edges(node)
-    )
     was_root = story.freed is not None and graph.number[bridge.old] in story.freed.roots
-    return only or was_root
+    return was_root or rescales(case)
 
 
 def _above(story: Story) -> set[int]:
@@ -163,6 +170,12 @@ def _only_reduced(graph: Graph, node: int, parents: dict[int, list[tuple[int, in
     return bool(seen) or node in graph.roots
 
 
+def compared(case: Case, bridge: Bridge) -> bool:
+    """Whether a tensor is used element by element, as a target is, and not multiplied in."""
+    name = base(case.graph.name(bridge.new))
+    return name in _TARGETED or (name in _PASS and name not in ("T", "Transpose", "Permute"))
+
+
 def target_in_source(case: Case, bridge: Bridge) -> bool:
     """Whether the source passes the old tensor as the target of a loss function."""
     frames = case.frames(bridge.new)
@@ -186,7 +199,8 @@ def sliced(case: Case, bridge: Bridge | None) -> Bridge | None:
     graph, story = case.graph, case.story
     if base(graph.name(bridge.old)) in _PARTS:
         # Cut into parts before the first backward: this loss uses one part only.
-        if len({b.output for b in _onto(story, bridge.old)}) > 1:
+        taken = {b.output for b in _onto(story, bridge.old)}
+        if len(taken) > 1 or taken & _used_earlier(case, bridge.old):
             return None
         below = next(((slot, child, out) for slot, child, out in graph.edges(bridge.old)), None)
         if below is None or not _users_own(case, bridge.old, cutting=False):
@@ -258,18 +272,15 @@ def compiled_region(case: Case, bridge: Bridge | None) -> bool:
     if bridge is None or "CompiledFunction" not in graph.name(bridge.old):
         return False
     outputs = {b.output for b in (*story.in_share, *story.in_time) if b.old == bridge.old}
-    earlier = _outputs_used_earlier(case, bridge.old)
-    return earlier is None or not outputs & earlier
+    return not outputs & _used_earlier(case, bridge.old)
 
 
-def _outputs_used_earlier(case: Case, node: int) -> set[int] | None:
-    """Outputs of a node that the freeing call came through, None where that is not known."""
-    story = case.story
-    freed = story.freed
-    if freed is not None and story.graph.number[node] in freed.roots:
-        return {
-            output
-            for number, output in zip(freed.roots, freed.outputs, strict=False)
-            if number == story.graph.number[node]
-        }
-    return None
+def _used_earlier(case: Case, node: int) -> set[int]:
+    """Outputs of a node that the freeing call is known to have come through."""
+    freed = case.story.freed
+    if freed is None:
+        return set()
+    number = case.graph.number[node]
+    roots = zip(freed.roots, freed.outputs, strict=False)
+    used = {output for root, output in roots if root == number}
+    return used | {output for member, output in freed.used or () if member == node}

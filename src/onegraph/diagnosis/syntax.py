@@ -293,6 +293,13 @@ def _stores(holder: ast.stmt, expression: ast.expr | None) -> Iterator[str]:
             or (function.attr.endswith("_") and not function.attr.endswith("__"))
         ):
             yield spell(_without_index(function.value))
+        elif (
+            isinstance(function, ast.Attribute)
+            and function.attr in ("register_buffer", "register_parameter")
+            and holder.value.args
+            and isinstance(holder.value.args[0], ast.Constant)
+        ):
+            yield f"{spell(function.value)}.{holder.value.args[0].value!s}"
         elif isinstance(function, ast.Name) and function.id == "setattr" and holder.value.args[1:]:
             name = holder.value.args[1]
             if isinstance(name, ast.Constant) and isinstance(name.value, str):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from onegraph.diagnosis.naming import Naming
 from onegraph.diagnosis.story import Story
 from onegraph.diagnosis.syntax import Syntax
-from onegraph.trace import EngineCall, Site
+from onegraph.trace import EngineCall, Shared, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Telling:
     name: str | None
     naming: Naming | None
     sites: dict[str, tuple[Site, ...]]
-    parameters: tuple[str, ...]
+    shared: Shared
     syntax: Syntax
 
     @property
@@ -71,5 +71,5 @@ class Telling:
         if call is None:
             return "an earlier call"
         if self.same_line and call.parent is None:
-            return f"step {call.turn}"
+            return f"{'turn' if self.cause == 'sliced-or-blocked' else 'step'} {call.turn}"
         return f"{'grad' if call.kind == 'grad' else 'backward'} call {call.step}"

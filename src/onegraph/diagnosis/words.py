@@ -101,7 +101,7 @@ def avoid(t: Telling) -> str:
         "step.",
         "undetached-target": "retain_graph=True; the target would still be trained.",
         "grad-then-backward": "",
-        "saved-tensor-access": "retain_graph=True, which would keep all saved tensors alive.",
+        "saved-tensor-access": "retain_graph=True: it keeps every saved tensor to read one.",
         "reentrant-checkpoint": "retain_graph=True on the outer call: the inner calls free the "
         "graph.",
         "compile": "",
@@ -113,7 +113,7 @@ def label(t: Telling, sites: dict[str, tuple[Site, ...]]) -> dict[str, tuple[Sit
     """The sites, each with the one thing to say about it."""
     story = t.story
     failed, freed = t.step(story.failed), t.step(story.freed)
-    reached = sum(1 for flag in story.shared if flag)
+    reached = t.shared.nodes
     counted = f"{reached} node{'s' if reached != 1 else ''}"
     texts = {
         "failed": f"{failed}: reaches {counted} that {freed} freed",
@@ -125,6 +125,8 @@ def label(t: Telling, sites: dict[str, tuple[Site, ...]]) -> dict[str, tuple[Sit
         texts["failed"] = f"{failed}: reaches {counted} made in {freed}"
         texts["joined"] = f"the bridge: {t.it} still carries the graph of {freed}"
         texts["freed"] = f"{freed} freed those nodes here"
+    elif t.cause == "sliced-or-blocked":
+        texts["freed"] = f"{freed} found them whole and freed them here"
     elif t.cause == "same-loss-twice":
         texts["failed"] = "the second time"
         texts["freed"] = "the first time freed its graph"
@@ -134,7 +136,7 @@ def label(t: Telling, sites: dict[str, tuple[Site, ...]]) -> dict[str, tuple[Sit
     elif t.cause == "running-sum-loss":
         texts["joined"] = f"{t.it} takes the earlier losses along"
     elif t.cause == "undetached-target":
-        texts["joined"] = f"{t.it} is compared with, its history attached"
+        texts["joined"] = f"the loss compares with {t.it}, its history attached"
     elif t.cause == "reentrant-checkpoint":
         texts["failed"] = "one call, but every checkpoint calls backward inside it"
         texts["joined"] = f"uses {t.it} inside the checkpointed function"

@@ -74,6 +74,18 @@ def of_saved_access(
     chain = (innermost, *[(f.f_code, f.f_lasti) for f in frames[1:]])
     kind, message = type(error).__name__, str(error)
 
+    outputs = _engine_outputs(traceback)
+    if outputs is not None:
+        # Nothing was recorded when it raised, but the traceback still holds where it started.
+        roots = [o.node if isinstance(o, GradientEdge) else o.grad_fn for o in outputs]
+
+        def build_engine(limit: int | None) -> Trace | None:
+            examination = Examination(recorder, roots, frames, recorder.ordinal + 1, limit)
+            failure = examination.access_failure(kind, message, chain, "")
+            return examination.trace(replace(failure, kind="engine", raising=None, owner=None))
+
+        return _in_child(build_engine)
+
     def build(limit: int | None) -> Trace | None:
         names = Names(frames, recorder.users)
         expression = Places(recorder.sites, recorder.folder, recorder.texts).site(chain).code
@@ -99,6 +111,16 @@ class _Nobody(dict[str, bool]):
 
 
 _NOBODY: Any = _Nobody()
+
+
+def _engine_outputs(traceback: TracebackType | None) -> Sequence[Any] | None:
+    """What an engine call in the traceback was started from."""
+    found = None
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_name == "_engine_run_backward":
+            found = traceback.tb_frame.f_locals.get("t_outputs")
+        traceback = traceback.tb_next
+    return found
 
 
 def _live_frames(frame: FrameType | None) -> list[FrameType]:

@@ -114,12 +114,15 @@ class Examination:
         thread's.
         """
         table = self.recorder.sites
-        if len(places) > 1:
-            places = [
-                p
-                for p in places
-                if p[1] in table.via or kind in table.kinds.get(p[1], frozenset((kind,)))
-            ] or places
+        fitting = [
+            p
+            for p in places
+            if p[1] in table.via or kind in table.kinds.get(p[1], frozenset((kind,)))
+        ]
+        if not fitting and (self.recorder.strangers or len(places) > 1):
+            thread, _, call, epoch = places[0]
+            return thread, 0, call, epoch
+        places = fitting or places
         own = [p for p in places if p[0] == self._thread] or places
         thread, site, call, epoch = own[0]
         if len({p[1] for p in places}) > 1:
@@ -280,11 +283,27 @@ class Examination:
                     roots=tuple(number for number, _ in pairs),
                     outputs=tuple(output for _, output in pairs),
                     reached=reached.get(ordinal),
+                    used=self._used(ordinal),
                     weighted=bool(flags & WEIGHTED),
                     inside="checkpoint" if flags & CHECKPOINT else None,
                 )
             )
         return tuple(result)
+
+    def _used(self, ordinal: int) -> tuple[tuple[int, int], ...] | None:
+        pairs = self.recorder.engine.used.get(ordinal)
+        if pairs is None:
+            return None
+        by_mark: dict[int, list[int]] = {}
+        for mark, output in pairs:
+            by_mark.setdefault(mark, []).append(output)
+        graph = self.graph
+        return tuple(
+            (position, output)
+            for position, number in enumerate(self.walk.number)
+            if number >= 0
+            for output in by_mark.get(self.recorder.mark(number, graph.name(position)), ())
+        )
 
     def _reached(self, wanted: set[int]) -> dict[int, tuple[tuple[int, int], ...]]:
         """Which nodes of this graph earlier calls walked, where it is known, as index ranges."""

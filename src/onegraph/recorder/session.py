@@ -41,6 +41,7 @@ class EngineLog:
         self.parent = array("i")
         self.roots: dict[int, list[tuple[int, int]]] = {}
         self.reached: dict[int, array[int]] = {}
+        self.used: dict[int, set[tuple[int, int]]] = {}
         self.turns: Counter[int] = Counter()
         self.walks = 0
 
@@ -75,6 +76,8 @@ class Recorder:
         self.active = False
         # Files are named relative to where the program was started.
         self.folder = os.getcwd()
+        # Whether a thread that is not recorded has been about, whose nodes must not be mistaken.
+        self.strangers = threading.active_count() > 1
         self.texts: dict[str, str] = {}
         self._lock = threading.Lock()
         self._next_tape = 0
@@ -233,6 +236,7 @@ class Recorder:
         seen: set[Any] = set()
         stack = [o.node if isinstance(o, GradientEdge) else o.grad_fn for o in outputs]
         marks = array("q")
+        used: set[tuple[int, int]] = set()
         while stack:
             node = stack.pop()
             if node is None or node in seen:
@@ -243,13 +247,23 @@ class Recorder:
             number = torchapi.node_number(node)
             if number >= 0:
                 marks.append(self.mark(number, node.name()))
-            stack.extend([edge[0] for edge in node.next_functions])
+            for other, output in node.next_functions:
+                stack.append(other)
+                if other is not None and (output or _many(other.name())):
+                    number = torchapi.node_number(other)
+                    used.add((self.mark(number, other.name()), output))
         self.engine.walks += 1
         self.engine.reached[ordinal] = marks
+        self.engine.used[ordinal] = used
 
     def mark(self, number: int, kind: str) -> int:
         """A node as one number: threads share sequence numbers, but rarely with the same type."""
         return number << 16 | self.kinds.setdefault(kind, len(self.kinds)) & 0xFFFF
+
+
+def _many(kind: str) -> bool:
+    """Whether nodes of a type have several outputs, so that it matters which were used."""
+    return kind.startswith(("Split", "Unbind", "Chunk")) or "CompiledFunction" in kind
 
 
 def _explicit(outputs: Sequence[Any], gradients: Sequence[Any]) -> bool:

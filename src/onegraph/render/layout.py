@@ -42,7 +42,7 @@ def of_finding(finding: Finding, report: Report, width: int, *, source: bool) ->
     places: set[tuple[str, int]] = set()
     for role in finding.order or tuple(finding.sites):
         for site in finding.sites.get(role, ())[:1]:
-            if role == "built" and site.place in places:
+            if site.place in places and (role == "built" or not site.label):
                 continue
             places.add(site.place)
             names = finding.names if role == "joined" else ()

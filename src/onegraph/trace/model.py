@@ -65,6 +65,7 @@ class EngineCall:
         roots: sequence number of every node the call started from.
         outputs: the output of its node that each root is.
         reached: ranges of `Trace.graph` indices it walked, where that is known, else None.
+        used: (node, output) pairs it came through, of nodes with several outputs, where known.
         weighted: whether it was given explicit output gradients.
         inside: ``checkpoint`` when a reentrant checkpoint made the call, else None.
     """
@@ -81,6 +82,7 @@ class EngineCall:
     roots: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
     reached: tuple[tuple[int, int], ...] | None = None
+    used: tuple[tuple[int, int], ...] | None = None
     weighted: bool = False
     inside: str | None = None
 
