@@ -10,7 +10,6 @@ import pytest
 
 from benchmarks import programs
 from benchmarks.cost import TABLES
-from benchmarks.huge import SHAPES
 from benchmarks.pairs import Estimate, Sample, differences, in_pairs, ratios, timed
 from benchmarks.tables import markdown, verdict
 
@@ -130,14 +129,16 @@ def test_every_table_is_measured(table: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", SHAPES)
-def test_process_outlives_its_explanation(shape: str) -> None:
+@pytest.mark.parametrize(
+    ("shape", "nodes"), [("chain", 60_000), ("wide", 60_000), ("total", 10_000)]
+)
+def test_process_outlives_its_explanation(shape: str, nodes: int) -> None:
     """A graph too deep to be destroyed recursively is explained, and the process goes on.
 
     Whether the graph or its explanation is dropped last, the status is 0.
     """
     for order in ("graph-last", "explanation-last"):
-        command = [sys.executable, "-m", "benchmarks.huge", shape, "record", order, "60000"]
+        command = [sys.executable, "-m", "benchmarks.huge", shape, "record", order, str(nodes)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["cause"] != "none"

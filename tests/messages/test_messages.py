@@ -223,8 +223,7 @@ why: gradients add up in .grad by themselves, so the sum's earlier terms are
      walked again, through graphs that are gone.
 fix: Back-propagate only this step's own loss; gradients add up in .grad
      (the accumulated gradient is that of the sum)
-or:  Keep `total` as a number: add loss.item() or loss.detach():
-       total += loss.item()
+or:  Keep `total` as a number: add loss.item() or loss.detach()
      (the running value is for reading, not for backward)
 not a fix: retain_graph=True; it would count the earlier terms again at every
            step.
@@ -308,7 +307,7 @@ error: this backward needs a graph that an earlier backward already freed
 behind it: encoder.0.bias, encoder.0.weight
 why: a slice is no copy of the graph: every part leads to the computation of
      `features`, and the first backward freed it for all.
-fix: Add the parts' losses up and call backward once:    sum(losses).backward()
+fix: Add the parts' losses up and call backward once
      (the sum's gradient is the sum of the gradients)
 or:  Cut `features` off as a leaf, back-propagate part by part into it, then
      once through what made it

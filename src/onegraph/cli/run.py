@@ -56,7 +56,11 @@ def main(options: argparse.Namespace) -> int:
         wanted=wanted,
     )
 
+    process = os.getpid()
+
     def tell(outcome: launch.Outcome) -> None:
+        if os.getpid() != process:
+            return  # a child that the program forked and that ran off its end is not the program
         error = outcome.exception
         if isinstance(error, SystemExit):
             error = error.__context__ if _explains(error.__context__) else None

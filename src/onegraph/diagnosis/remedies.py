@@ -16,19 +16,20 @@ def remedies(t: Telling) -> tuple[Remedy, ...]:
 
 
 def _edited(text: str, name: str, replacement: str) -> str | None:
-    """A statement with the last read of ``name`` replaced, None when that is not clear-cut."""
+    """A statement with its one read of ``name`` replaced, None when that is not clear-cut."""
     head, assign, tail = text.partition(" = ")
     body = tail if assign else text
-    at = -1
+    found: list[int] = []
     position = body.find(name)
     while position >= 0:
         before = body[position - 1] if position else " "
         after = body[position + len(name)] if position + len(name) < len(body) else " "
         if not (before.isalnum() or before in "_.") and not (after.isalnum() or after == "_"):
-            at = position
+            found.append(position)
         position = body.find(name, position + 1)
-    if at < 0:
+    if len(found) != 1:
         return None
+    at = found[0]
     edited = body[:at] + replacement + body[at + len(name) :]
     return f"{head}{assign}{edited}" if assign else edited
 
@@ -39,6 +40,8 @@ def _spelled(t: Telling, role: str) -> str | None:
     if not statement or t.naming is None:
         return None
     for name in (*t.naming.names, *t.naming.read):
+        if t.name is not None and t.name.startswith(f"{name}["):
+            continue  # the container, which has no detach()
         same = t.name is None or last_part(name) == last_part(t.name)
         if same and _edited(statement, name, name) is not None:
             return name
@@ -46,9 +49,12 @@ def _spelled(t: Telling, role: str) -> str | None:
 
 
 def _detach_edit(t: Telling) -> str | None:
-    """The joined statement with the old tensor detached."""
+    """The joined statement with the old tensor detached.
+
+    Only where the name still holds that very tensor: an edit of another name would be wrong.
+    """
     name = _spelled(t, "joined")
-    if name is None:
+    if name is None or t.naming is None or not t.naming.exact:
         return None
     statement = t.statement("joined")
     if not _single(t) or statement.startswith(("for ", "while ", "if ", "with ", "return [")):
@@ -200,12 +206,10 @@ def _several(t: Telling) -> tuple[Remedy, ...]:
         return summed, cut
     if stepped.isdisjoint(t.shared.parameters):
         # The step after the first loss trains other weights than those behind the tensor.
-        name = t.name or "the tensor"
         cut = replace(
             cut,
             title=f"Detach {t.it} in the first loss, which trains other weights ({first})",
             effect_note="the first loss then stops there, as its optimizer step suggests it should",
-            edit=f"{name}.detach()" if t.name else None,
         )
         return cut, again
     return again, cut
@@ -217,7 +221,6 @@ def _sliced(t: Telling) -> tuple[Remedy, ...]:
         title="Add the parts' losses up and call backward once",
         effect="same",
         effect_note="the sum's gradient is the sum of the gradients",
-        edit="sum(losses).backward()",
     )
     if failed is not None and failed.kind == "grad" and t.same_line:
         return (
@@ -268,7 +271,6 @@ def _running(t: Telling) -> tuple[Remedy, ...]:
             title=f"Keep {t.it} as a number: add loss.item() or loss.detach()",
             effect="same",
             effect_note="the running value is for reading, not for backward",
-            edit=f"{t.name} += loss.item()" if t.name else None,
         ),
     )
 

@@ -47,8 +47,8 @@ def make_mode(recorder: Recorder, tape: Tape) -> Recording:
 
     Everything it needs on each call is a local of this function: the call is on the hot path.
     """
-    number = torchapi.sequence_number
-    assert number is not None
+    assert torchapi.sequence_number is not None
+    number: Callable[[], int] = torchapi.sequence_number
     frame_at = sys._getframe
     users = recorder.sites.users
     site_of = recorder.sites.known.get
@@ -63,7 +63,7 @@ def make_mode(recorder: Recorder, tape: Tape) -> Recording:
 
     class RecordingMode(Recording):
         @uncounted
-        def __torch_function__(  # type: ignore[override]
+        def __torch_function__(
             self,
             func: Callable[..., Any],
             types: Any,

@@ -5,6 +5,7 @@ A torch that lacks one of them is not an error: the probe says what is then "unk
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -22,7 +23,7 @@ FREED_MARKS = ("second time", "already been freed", "have been freed")
 CHANGED_MARK = "modified by an inplace operation"
 
 # The stack of function modes, by the C functions: a debugger has nothing to step into.
-push: Callable[[Any], None] = getattr(torch._C, "_push_on_torch_function_stack", id)
+push: Callable[[Any], Any] = getattr(torch._C, "_push_on_torch_function_stack", id)
 pop: Callable[[], Any] = getattr(torch._C, "_pop_torch_function_stack", int)
 depth: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", int)
 mode_at: Callable[[int], Any] = getattr(torch._C, "_get_function_stack_at", int)
@@ -47,6 +48,15 @@ def unseen_makers() -> list[tuple[Any, str]]:
     return [(home, name) for home, name in makers if name in getattr(home, "__dict__", {})]
 
 
+def tracers() -> list[tuple[Any, str]]:
+    """What `torch.jit.trace` and its like call to run a program's function."""
+    names = ("_create_function_from_trace", "_create_method_from_trace", "_create_graph_by_tracing")
+    homes = (torch._C, getattr(torch._C, "ScriptModule", None))
+    ends = ("", "_with_dict")
+    tracers = [(home, name + end) for home in homes for name in names for end in ends]
+    return [(home, name) for home, name in tracers if name in getattr(home, "__dict__", {})]
+
+
 # What torch's own Python functions ask before they let a function mode take over.
 QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
@@ -59,14 +69,14 @@ def questions() -> dict[str, Callable[..., bool]]:
     return {n: vars(torch.overrides)[n] for n in QUESTIONS if hasattr(torch.overrides, n)}
 
 
-def script_as_builtin(function: Any, original: Any) -> Callable[[], None]:
+def script_as_builtin(function: Any, original: Any) -> Callable[[], object]:
     """Let TorchScript take ``function`` for the builtin ``original``; return what undoes it."""
     builtins = sys.modules.get("torch.jit._builtins")
-    known = getattr(builtins, "_get_builtin_table", dict)()
+    known: dict[int, str] = getattr(builtins, "_get_builtin_table", dict)()
     if id(original) not in known:
         return lambda: None
     known[id(function)] = known[id(original)]
-    return lambda: known.pop(id(function), None)
+    return functools.partial(known.pop, id(function), None)
 
 
 _DEFAULT_DISPATCH = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
@@ -89,7 +99,7 @@ def subclasses_dispatch() -> bool:
 
 def completed_by_device(func: Any) -> bool:
     """Whether this thread's default device would add itself to a call of ``func``."""
-    constructors = getattr(torch.utils._device, "_device_constructors", tuple)()
+    constructors: Any = getattr(torch.utils._device, "_device_constructors", tuple)()
     return _default_device() is not None and func in constructors
 
 
@@ -167,7 +177,7 @@ def kinds_made(result: Any, first: int, after: int) -> frozenset[str]:
         if isinstance(item, (tuple, list)):
             queue.extend(item[:8])
             continue
-        node = item.grad_fn if isinstance(item, torch.Tensor) else item
+        node: Any = item.grad_fn if isinstance(item, torch.Tensor) else item
         if not hasattr(node, "next_functions") or not first <= node_number(node) < after:
             continue
         left -= 1
