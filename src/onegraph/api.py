@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -53,7 +54,7 @@ class Session:
         """Read the graph while it still stands, once for each exception."""
         from onegraph.recorder import autopsy, torchapi
 
-        if not torchapi.explained(str(error)) or hasattr(error, TRACE_ATTRIBUTE):
+        if not torchapi.explained(torchapi.message_of(error)) or hasattr(error, TRACE_ATTRIBUTE):
             return
         if len(self.traces) >= 20:
             return
@@ -83,7 +84,7 @@ class Session:
             if trace is not None:
                 return trace  # type: ignore[no-any-return]
         for link in _chain(error):
-            if torchapi.explained(str(link)) and link.__traceback__ is not None:
+            if torchapi.explained(torchapi.message_of(link)) and link.__traceback__ is not None:
                 try:
                     trace = autopsy.of_saved_access(self.recorder, link, link.__traceback__)
                 except Exception as fault:
@@ -205,6 +206,9 @@ class record:
             end(session)
 
     def __call__(self, function: F) -> F:
+        if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+            raise TypeError("record() cannot decorate a generator or coroutine: use `with` inside")
+
         @functools.wraps(function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
             with self:

@@ -49,12 +49,13 @@ def deliver(
         process=process,
         notes=wanted.notes,
     )
+    if report.findings:
+        show(report, source=wanted.source)
+    # After the report, which a file that cannot be written must not cost.
     if wanted.json:
         _write(wanted.json, process.rank, codec.report_to_json(report))
     if wanted.trace:
         _write(wanted.trace, process.rank, codec.traces_to_json(traces, report))
-    if report.findings:
-        show(report, source=wanted.source)
     return report
 
 
@@ -84,8 +85,13 @@ def show(report: Report, *, source: bool = True) -> None:
 
 def _write(path: str, rank: int | None, text: str) -> None:
     path = path.replace("{rank}", "main" if rank is None else str(rank))
-    folder = os.path.dirname(os.path.abspath(path))
-    os.makedirs(folder, exist_ok=True)
+    path = os.path.realpath(path)
+    if os.path.lexists(path) and not os.path.isfile(path):
+        # A pipe or a device is written to, never replaced; a folder says so itself.
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        return
+    folder = os.path.dirname(path)
     # A reader never sees half a document.
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=".onegraph-")
     try:

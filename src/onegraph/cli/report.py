@@ -32,15 +32,20 @@ def main(options: argparse.Namespace) -> int:
     except (UnicodeDecodeError, codec.DecodeError) as error:
         print(f"onegraph: {options.trace}: {error}", file=sys.stderr)
         return 2
-    report = api.compose(
-        traces,
-        document["outcome"],
-        document["exit_status"],
-        document["exception"],
-        command=tuple(document["command"]),
-        process=Process(document["process"]["pid"], document["process"]["rank"]),
-        notes=options.notes,
-    )
+    try:
+        report = api.compose(
+            traces,
+            document["outcome"],
+            document["exit_status"],
+            document.get("exception"),
+            command=tuple(document.get("command", ())),
+            process=Process(document["process"]["pid"], document["process"].get("rank")),
+            notes=options.notes,
+        )
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        reason = f"damaged trace: {type(error).__name__}: {error}"
+        print(f"onegraph: {options.trace}: {reason}", file=sys.stderr)
+        return 2
     if options.json:
         sys.stdout.write(codec.report_to_json(report))
         return 0

@@ -102,7 +102,7 @@ def _summed(sites: dict[str, tuple[Site, ...]]) -> str | None:
     for role in ("kept", "failed"):
         code = sites[role][0].code if role in sites else ""
         name = re.fullmatch(r"([\w.]+)\.backward\(.*\)", code)
-        losses.append(name.group(1) if name else None)
+        losses.append(name.group(1) if name and not name.group(1).endswith("autograd") else None)
     one, two = losses
     return f"({one} + {two}).backward()" if one and two and one != two else None
 

@@ -111,6 +111,8 @@ def _where_named(t: Telling) -> str | None:
     binding = t.naming.binding if t.naming else None
     if not failed:
         return None
+    if not t.same_line:
+        return t.line("freed")  # the step that ends there is another line's
     frames = failed[0].frames
     depth = binding.depth if binding is not None and binding.depth is not None else 0
     frame = frames[depth] if depth < len(frames) else frames[0]

@@ -157,6 +157,13 @@ def _freed(
     """(the call that freed a node, whether that is proved, all calls that can have)."""
     known = [call for call in earlier if _may_have_freed(graph, raising, call) is True]
     open_ = [call for call in earlier if _may_have_freed(graph, raising, call) is None]
+    threads = {call.thread for call in (*known, *open_)}
+    if failed is not None and len(threads) > 1:
+        # Threads share sequence numbers, so a call of another thread is only a guess.
+        own = [call for call in known if call.thread == failed.thread]
+        other = [call for call in open_ if call.thread == failed.thread]
+        if own or other:
+            return (own or other)[0], False, (*known, *open_)
     if known:
         first = known[0]
         sooner = [call for call in open_ if call.ordinal < first.ordinal]

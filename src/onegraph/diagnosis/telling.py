@@ -35,7 +35,9 @@ class Telling:
     def loss(self, role: str) -> str | None:
         """The tensor a role's call starts from, as written before ``.backward``."""
         match = re.fullmatch(r"([\w.\[\]\"']+)\.backward\(.*\)", self.code(role))
-        return match.group(1) if match else None
+        if match is None or match.group(1).endswith("autograd"):
+            return None  # torch.autograd.backward(loss): a module, not a loss
+        return match.group(1)
 
     @property
     def it(self) -> str:

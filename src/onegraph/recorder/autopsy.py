@@ -44,7 +44,7 @@ def of_engine_failure(
     """The trace of an engine call that is raising just now; None when it cannot be had."""
     frames = _live_frames(sys._getframe(1))
     roots = [o.node if isinstance(o, GradientEdge) else o.grad_fn for o in outputs]
-    kind, message = type(error).__name__, str(error)
+    kind, message = type(error).__name__, torchapi.message_of(error)
 
     def build(limit: int | None) -> Trace:
         examination = Examination(recorder, roots, frames, ordinal, limit)
@@ -72,7 +72,7 @@ def of_saved_access(
     if innermost is None:
         return None
     chain = (innermost, *[(f.f_code, f.f_lasti) for f in frames[1:]])
-    kind, message = type(error).__name__, str(error)
+    kind, message = type(error).__name__, torchapi.message_of(error)
 
     outputs = _engine_outputs(traceback)
     if outputs is not None:

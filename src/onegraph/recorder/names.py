@@ -10,7 +10,16 @@ import gc
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
-from types import CellType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
+from types import (
+    CellType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any, NamedTuple
 
 import torch
@@ -75,9 +84,10 @@ class Names:
                 if not (module_level and name.startswith("__")):
                     yield name, value, depth
         for module in list(sys.modules.values()):
-            file = getattr(module, "__dict__", {}).get("__file__")
+            scope = plain_dict(module)
+            file = scope.get("__file__")
             if module is sys.modules.get("__main__") or (isinstance(file, str) and users[file]):
-                for name, value in list(vars(module).items()):
+                for name, value in list(scope.items()):
                     if not name.startswith("__") and not isinstance(value, ModuleType):
                         yield name, value, None
 
@@ -177,8 +187,8 @@ def _parts(value: Any, name: str) -> Iterator[tuple[str, Any, str | None]]:
     if isinstance(value, torch.nn.Module):
         yield from _of_module(value, name)
         return
-    attributes = getattr(value, "__dict__", None)
-    if isinstance(attributes, (dict, Mapping)) and not isinstance(value, type):
+    attributes = plain_dict(value)
+    if attributes and not isinstance(value, type):
         for key, part in list(attributes.items())[: 4 * ITEMS]:
             if isinstance(key, str):
                 yield f"{name}.{key}", part, "attribute"
@@ -190,6 +200,18 @@ def _parts(value: Any, name: str) -> Iterator[tuple[str, Any, str | None]]:
             yield f"{name}.{slot}", object.__getattribute__(value, slot), "attribute"
         except AttributeError:
             continue
+
+
+def plain_dict(value: Any) -> dict[Any, Any]:
+    """An object's own attributes, without running what its class may do when asked for them."""
+    for base in type.mro(type(value)) if not isinstance(value, type) else ():
+        slot = type.__getattribute__(base, "__dict__").get("__dict__")
+        if slot is not None:
+            if not isinstance(slot, (GetSetDescriptorType, MemberDescriptorType)):
+                return {}
+            attributes = slot.__get__(value)
+            return attributes if isinstance(attributes, dict) else {}
+    return {}
 
 
 def _of_function(value: FunctionType, name: str) -> Iterator[tuple[str, Any, str | None]]:

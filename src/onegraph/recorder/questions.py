@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 from onegraph.recorder import torchapi
@@ -84,13 +85,16 @@ class Questions:
         return asks
 
 
+_NAMESPACE: Any = vars(ModuleType)["__dict__"]
+
+
 def _bound(pairs: dict[str, tuple[Any, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
     """The modules' namespaces that have one of the functions under its name."""
     for module in list(sys.modules.values()):
         try:
             # A lazily loaded module would load if asked in the usual way.
-            names = object.__getattribute__(module, "__dict__")
-        except AttributeError:
+            names = _NAMESPACE.__get__(module)
+        except TypeError:
             continue
         for name, pair in pairs.items():
             found = names.get(name)

@@ -111,7 +111,7 @@ def traces_from_json(text: str) -> tuple[list[Trace], dict[str, Any]]:
     """
     try:
         document = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DecodeError(f"not JSON: {error}") from None
     if not isinstance(document, dict) or "schema" not in document:
         raise DecodeError("not a trace: it has no schema")
