@@ -113,6 +113,7 @@ def test_unknown_names_are_refused() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES)
 def test_every_table_is_measured(table: str, tmp_path: Path) -> None:
     """With token effort each table is printed and its numbers are written as JSON."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -16,11 +18,14 @@ _LAUNCH = os.path.join(_OURS, "cli", "launch.py")
 _UNCOUNTED = " (importlib._bootstrap)"
 
 
+@functools.cache
+def _uncounted(code: CodeType) -> CodeType:
+    return code.replace(co_filename=code.co_filename + _UNCOUNTED)
+
+
 def uncounted(function: F) -> F:
     """Let warnings raised below ``function`` count stack levels as if it were not there."""
-    code = function.__code__
-    if not code.co_filename.endswith(_UNCOUNTED):
-        function.__code__ = code.replace(co_filename=code.co_filename + _UNCOUNTED)
+    function.__code__ = _uncounted(function.__code__)
     return function
 
 

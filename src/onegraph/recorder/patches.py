@@ -142,7 +142,9 @@ class Patches:
                 if mode is not None:
                     torchapi.remove_mode(mode)
                 after = number() if number is not None else 0
-                if tape is not None and after != before and recorder.active:
+                # Otherwise only hooks and recomputation make nodes, and each is seen by itself.
+                creates = args[2] if len(args) > 2 else kwargs.get("create_graph")
+                if tape is not None and after != before and creates and recorder.active:
                     recorder.note(tape, before, after, 2)
                 recorder.end(ordinal)
 

@@ -4,6 +4,7 @@ The arguments say which filters to set, so that one program serves many tests.
 """
 
 import sys
+import traceback
 import warnings
 
 import torch
@@ -37,7 +38,7 @@ MODES = {
     "direct": lambda: warnings.filters.insert(0, ("default", None, Warning, None, 0)),
     "error": lambda: warnings.simplefilter("error"),
 }
-LINE = 90
+LINE = 86
 
 MODES[sys.argv[1] if len(sys.argv) > 1 else "default"]()
 torch.manual_seed(0)
@@ -50,12 +51,7 @@ def attempt(function):
         out = function()
         print("ok", tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__)
     except Warning as warning:
-        tb, places = warning.__traceback__, []
-        while tb is not None:
-            if tb.tb_frame.f_code.co_filename == __file__:
-                places.append(tb.tb_lineno)
-            tb = tb.tb_next
-        print("raised", type(warning).__name__, str(warning).splitlines()[0][:70], places)
+        print("raised", traceback.format_exc())
     except Exception as error:
         print("failed", type(error).__name__, str(error).splitlines()[0][:70])
 
