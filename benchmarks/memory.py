@@ -81,7 +81,7 @@ def _worker(loop: str, watch: str, steps: int) -> dict[str, Any]:
         except RuntimeError as error:
             report = onegraph.diagnose(error)
             if report.findings:
-                line = next((site.line for site in report.findings[0].sites["built"]), None)
+                line = next((site.line for site in report.findings[0].sites.get("built", ())), None)
     return {
         "loop": loop,
         "steps": steps,

@@ -114,15 +114,10 @@ class Examination:
         thread's.
         """
         table = self.recorder.sites
-        fitting = [
-            p
-            for p in places
-            if p[1] in table.via or kind in table.kinds.get(p[1], frozenset((kind,)))
-        ]
-        if not fitting and (self.recorder.strangers or len(places) > 1):
-            thread, _, call, epoch = places[0]
+        thread, site, call, epoch = places[0]
+        stranger = site not in table.via and kind not in table.kinds.get(site, frozenset((kind,)))
+        if len(places) == 1 and self.recorder.strangers and stranger:
             return thread, 0, call, epoch
-        places = fitting or places
         own = [p for p in places if p[0] == self._thread] or places
         thread, site, call, epoch = own[0]
         if len({p[1] for p in places}) > 1:
