@@ -8,6 +8,8 @@ import pytest
 
 from tests.transparency.pairs import PROGRAMS, run_both
 
+pytestmark = pytest.mark.slow  # the sweep compares many pairs of processes
+
 HEALTHY = sorted((Path(__file__).parents[1] / "healthy").glob("*.py"))
 # One of each kind; the others run with `-m slow`.
 QUICK = {

@@ -21,6 +21,8 @@ from torch.overrides import TorchFunctionMode
 import onegraph
 from onegraph import api
 
+pytestmark = pytest.mark.slow  # the sweep compares many pairs of processes
+
 QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.transparency.pairs import PROGRAMS, run_both
 
+pytestmark = pytest.mark.slow  # the sweep compares many pairs of processes
+
 PROGRAM = PROGRAMS / "warnings_shown.py"
 KINDS = re.findall(r'^    "([a-z-]+)":', PROGRAM.read_text(), re.MULTILINE)
 OPTIONS = {
