@@ -58,21 +58,24 @@ def main(arguments: list[str] | None = None) -> int:
     results: dict[str, Any] = {"machine": machine.description(), "effort": options.effort}
     _say(_heading(results["machine"]))
     if "steps" in options.tables:
-        measured = steps.measure(options.programs, options.columns, effort.pairs, effort.steps)
-        results["steps"] = measured
-        _say("## A training step\n", *steps.tables(measured))
+        _say("## A training step", steps.INTRODUCTION)
+        results["steps"] = {}
+        for program in options.programs:
+            measured = steps.measure(program, options.columns, effort.pairs, effort.steps)
+            results["steps"][program] = measured
+            _say(steps.table(program, measured))
     if "calls" in options.tables:
         results["calls"] = calls.measure(*effort.calls)
-        _say("## A single call\n", calls.table(results["calls"]))
+        _say("## A single call", calls.table(results["calls"]))
     if "startup" in options.tables:
         results["startup"] = startup.measure(effort.runs)
-        _say("## Starting a program\n", startup.table(results["startup"]))
+        _say("## Starting a program", startup.table(results["startup"]))
     if "huge" in options.tables:
         results["huge"] = huge.measure(effort.nodes, options.shapes)
-        _say("## Explaining a huge graph\n", huge.table(results["huge"]))
+        _say("## Explaining a huge graph", huge.table(results["huge"]))
     if "memory" in options.tables:
         results["memory"] = memory.measure(effort.turns)
-        _say("## Memory over a long run\n", memory.table(results["memory"]))
+        _say("## Memory over a long run", memory.table(results["memory"]))
     if options.json:
         text = json.dumps(results, indent=1, default=Estimate.as_dict)
         Path(options.json).write_text(text + "\n", encoding="utf-8")
@@ -126,7 +129,7 @@ def _heading(found: dict[str, Any]) -> str:
 
 
 def _say(*parts: str) -> None:
-    print(*parts, sep="\n", end="\n\n")
+    print(*parts, sep="\n\n", end="\n\n")
     sys.stdout.flush()
 
 

@@ -182,8 +182,7 @@ def _installed() -> Any:
         yield
     finally:
         # Nothing public undoes `install`; paired runs in one process need it.
-        if api.Session.current is not None:
-            api.end(api.Session.current)
+        api._INSTALLED.end()
 
 
 @contextmanager

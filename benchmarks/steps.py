@@ -16,57 +16,53 @@ from benchmarks.tables import markdown, verdict
 MODULE = "benchmarks.steps"
 
 
-def measure(programs: list[str], columns: list[str], pairs: int, steps: int) -> dict[str, Any]:
-    """Run every program under every watch, each combination in a process of its own.
+INTRODUCTION = (
+    "Ratios to the bare step: the median over pairs, its bootstrap interval, and the extremes. "
+    "Other jobs on the machine disturb the elapsed time more than the computing time."
+)
+
+
+def measure(program: str, columns: list[str], pairs: int, steps: int) -> dict[str, Any]:
+    """Run a program under every watch, each in a process of its own.
 
     Args:
-        programs, columns: names in `PROGRAMS` and `COLUMNS`.
+        program, columns: names in `PROGRAMS` and `COLUMNS`.
         pairs: for recording; the other columns have a share of it.
         steps: timed in each half of a pair.
 
     Returns:
-        program -> ``bare`` (ms a step) and column -> ratios by ``wall`` and ``cpu``.
+        ``bare`` (ms a step) and ``columns``: column -> ratios by ``wall`` and ``cpu``.
     """
-    result: dict[str, Any] = {}
-    for program in programs:
-        row: dict[str, Any] = {}
-        bare: list[float] = []
-        for column in columns:
-            count = max(1, round(pairs * COLUMNS[column].share))
-            rows = run_module(MODULE, program, column, str(count), str(steps))
-            samples = [(Sample(*one), Sample(*other)) for one, other in rows]
-            bare += [one.cpu for one, _ in samples]
-            row[column] = ratios(samples)
-        result[program] = {"bare": 1_000 * median(bare), "columns": row}
-    return result
+    found: dict[str, Any] = {}
+    bare: list[float] = []
+    for column in columns:
+        count = max(1, round(pairs * COLUMNS[column].share))
+        rows = run_module(MODULE, program, column, str(count), str(steps))
+        samples = [(Sample(*one), Sample(*other)) for one, other in rows]
+        bare += [one.cpu for one, _ in samples]
+        found[column] = ratios(samples)
+    return {"bare": 1_000 * median(bare), "columns": found}
 
 
-def tables(measured: dict[str, Any]) -> list[str]:
-    """A table of ratios for each program, by both clocks, and how they stand to the targets."""
+def table(program: str, measured: dict[str, Any]) -> str:
+    """The ratios of a program by both clocks, and how they stand to the targets."""
     heads = ["watch", "computing time", "95 % interval", "least to most"]
     heads += ["elapsed time", "95 % interval", "least to most", "pairs", "target"]
-    parts = [
-        "Ratios to the bare step: the median over pairs, its bootstrap interval, and the extremes. "
-        "Other jobs on the machine disturb the elapsed time more than the computing time.\n"
-    ]
-    for program, row in measured.items():
-        rows = []
-        for column, clocks in row["columns"].items():
-            target = TARGETS[program].get(column)
-            rows.append(
-                [
-                    COLUMNS[column].title,
-                    *_cells(clocks["cpu"]),
-                    *_cells(clocks["wall"]),
-                    str(clocks["cpu"].count),
-                    "" if target is None else verdict(clocks["cpu"].median, target, ".2f"),
-                ]
-            )
-        what = (PROGRAMS[program].__doc__ or "").strip()
-        parts.append(f"### {program}, {row['bare']:.1f} ms a step\n\n{what}\n")
-        parts.append(markdown(heads, rows))
-        parts.append("")
-    return parts
+    rows = []
+    for column, clocks in measured["columns"].items():
+        target = TARGETS[program].get(column)
+        rows.append(
+            [
+                COLUMNS[column].title,
+                *_cells(clocks["cpu"]),
+                *_cells(clocks["wall"]),
+                str(clocks["cpu"].count),
+                "" if target is None else verdict(clocks["cpu"].median, target, ".2f"),
+            ]
+        )
+    what = (PROGRAMS[program].__doc__ or "").strip()
+    head = f"### {program}, {measured['bare']:.1f} ms a step\n\n{what}\n\n"
+    return head + markdown(heads, rows)
 
 
 def _cells(estimate: Estimate) -> list[str]:

@@ -27,6 +27,6 @@ FOLDERS = [
 def test_case(folder, request):
     """The first finding tells the truth of the case, and its repair gives no finding."""
     if folder.name in MISSES:
-        request.applymarker(pytest.mark.xfail(reason=MISSES[folder.name]))
+        request.applymarker(pytest.mark.xfail(reason=MISSES[folder.name], strict=False))
     score = judge(folder)
     assert score.right, (score.wrong, score.fixed_findings)

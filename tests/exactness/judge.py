@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from onegraph import api
 from onegraph.recorder.examination import Examination
 from onegraph.recorder.names import Names
 from onegraph.recorder.session import Recorder
+from onegraph.watch import Use
 
 _ENTRY = re.compile(r'\s*File "(.*)", line (\d+), in ')
 
@@ -51,13 +51,14 @@ def judge(program: Callable[[], Any]) -> Tally:
     Args:
         program: returns tensors and graph nodes, nested as it likes; all that lies below is judged.
     """
-    session = api.begin(lines=True)
+    use = Use(lines=True)
+    session = use.begin()
     try:
         with torch.autograd.set_detect_anomaly(True, check_nan=False):
             nodes = roots_of(program())
             tally = compare(session.recorder, nodes)
     finally:
-        api.end(session)
+        use.end()
     return tally
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from onegraph import api
+from onegraph.watch import Use
 from tests.exactness.judge import Tally, compare, roots_of
 
 Operator = Callable[..., Any]
@@ -91,7 +91,8 @@ def _writable(run: Operator, sample: Any) -> bool:
 
 def _try(op: Operator, name: str, sample: Any, result: Survey) -> None:
     plain = _gradients(op, sample)
-    session = api.begin(lines=True)
+    use = Use(lines=True)
+    session = use.begin()
     try:
         watched = _gradients(op, sample)
         with torch.autograd.set_detect_anomaly(True, check_nan=False):
@@ -100,7 +101,7 @@ def _try(op: Operator, name: str, sample: Any, result: Survey) -> None:
             twice = _derivatives(made[1], sample, twice=True)
             result.backward += compare(session.recorder, roots_of(twice))
     finally:
-        api.end(session)
+        use.end()
     if not _identical(plain, watched):
         # Some of LAPACK's results depend on where in memory its arrays happen to lie.
         if any(_identical(_gradients(op, sample), watched) for _ in range(20)):

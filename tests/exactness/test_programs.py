@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from onegraph import api
 from onegraph.recorder import torchapi
 from onegraph.recorder.examination import Examination
 from onegraph.recorder.session import Recorder
+from onegraph.watch import Session, Use
 from tests.exactness import programs
 from tests.exactness.judge import Nameless, compare, judge, roots_of
 from tests.exactness.programs import engine, functions, python_forms, threads, torch_calls
@@ -57,12 +57,13 @@ def test_nodes_from_before_the_recording() -> None:
     """A node made before recording began has no line, and does not take one of later nodes."""
     with torch.autograd.set_detect_anomaly(True, check_nan=False):
         before = leaf().exp().sin()
-        session = api.begin(lines=True)
+        use = Use(lines=True)
+        session = use.begin()
         try:
             after = before.cos()
             tally = compare(session.recorder, roots_of(after))
         finally:
-            api.end(session)
+            use.end()
     assert (tally.right, tally.unknown, tally.wrong) == (1, 2, [])
 
 
@@ -85,7 +86,8 @@ def test_a_thread_from_before_the_recording() -> None:
 
     thread = threading.Thread(target=serve)
     thread.start()
-    session = api.begin(lines=True)
+    use = Use(lines=True)
+    session = use.begin()
     try:
         with torch.autograd.set_detect_anomaly(True, check_nan=False):
             here = [leaf().exp().sin() for _ in range(20)]
@@ -98,7 +100,7 @@ def test_a_thread_from_before_the_recording() -> None:
         work.put(there)
         tally = done.get()
     finally:
-        api.end(session)
+        use.end()
         work.put(None)
         thread.join()
     assert here
@@ -123,7 +125,7 @@ def test_the_engines_own_threads() -> None:
     thread.start()
 
     def program() -> Any:
-        mode = api.Session.current.recorder.tape().mode
+        mode = Session.current.recorder.tape().mode
         first = leaf().exp().sin()
 
         def elsewhere() -> None:
@@ -150,7 +152,8 @@ def test_compiled_code() -> None:
         y = x.exp()
         return y * y
 
-    session = api.begin(lines=True)
+    use = Use(lines=True)
+    session = use.begin()
     try:
         for _ in range(2):
             x = leaf() * 1
@@ -163,7 +166,7 @@ def test_compiled_code() -> None:
                 "SumBackward0": "y.sum()",
             }
     finally:
-        api.end(session)
+        use.end()
     assert session.recorder.ordinal == 2
 
 

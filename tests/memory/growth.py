@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 import onegraph
-from onegraph import api
+from onegraph.watch import Session, Use
 
 WARM_UP = 200
 
@@ -174,7 +174,8 @@ def train(kind: str, steps: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     step = KINDS[kind]()
     result: dict[str, Any] = {"bare": _grown(step, steps)}
-    api.begin(lines=True)
+    use = Use(lines=True)
+    use.begin()
     scale = torch.ones(3, requires_grad=True)
     prior = scale.exp()
     prior.sum().backward()
@@ -184,7 +185,7 @@ def train(kind: str, steps: int) -> dict[str, Any]:
     result["recorded"] = _grown(step, steps)
     result["own"] = _own() - own
     result.update(_explained(prior))
-    api.end(api.Session.current)
+    use.end()
     return result
 
 
@@ -200,7 +201,7 @@ def _grown(step: Callable[[], None], steps: int) -> int:
 
 
 def _own() -> int:
-    return size_of(api.Session.current.recorder)
+    return size_of(Session.current.recorder)
 
 
 def _explained(prior: torch.Tensor) -> dict[str, Any]:

@@ -36,7 +36,9 @@ def check(kind: str, steps: int) -> None:
     result: dict[str, Any] = json.loads(done.stdout)
     assert result["own"] < promised(steps), result
     assert result["recorded"] - result["bare"] < promised(steps), result
-    assert result["sites"]["built"] == "scale.exp()"
+    # Each thread counts its nodes from nought: where several gave a number, the line is unknown.
+    built = None if kind == "threaded" else "scale.exp()"
+    assert result["sites"].get("built") == built
     assert result["sites"]["freed"] == "prior.sum().backward()"
     assert result["sites"]["failed"] == "(prior * 2).sum().backward()"
     assert result["seconds"] < 2

@@ -12,8 +12,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import onegraph
-from onegraph import api
 from onegraph.recorder.session import Recorder
+from onegraph.watch import Session, Use
 
 Watched = list[Any]
 
@@ -172,7 +172,7 @@ def explained(watched: Watched) -> None:
         loss.backward()
     except RuntimeError as error:
         report = onegraph.diagnose(error)
-    if api.Session.current is not None:
+    if Session.current is not None:
         assert [finding.symptom for finding in report.findings] == ["second-backward"]
     watch(watched, loss)
 
@@ -215,14 +215,15 @@ def test_tensors_go_when_the_program_lets_go(program: Callable[[Watched], None])
     """With recording on, a tensor or graph goes as soon as it would without, cycles or not."""
     # The first run may import things, which the garbage collector then looks after.
     _, bare = alive_after(program, collect=False), alive_after(program, collect=False)
-    session = api.begin(lines=True)
+    use = Use(lines=True)
+    session = use.begin()
     try:
         for _ in range(2):
             assert alive_after(program, collect=False) == bare
         assert alive_after(program, collect=True) == []
         assert [*_tensors_below([session.recorder, session.traces])] == []
     finally:
-        api.end(session)
+        use.end()
 
 
 def _tensors_below(start: Any) -> Iterator[Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from onegraph import api
+from onegraph.compose import compose
 from onegraph.render import plain, terminal
 from onegraph.render.layout import MOST_LINES
 from onegraph.trace import Process, codec
@@ -344,7 +344,7 @@ more: onegraph explain undetached-target
 def report_of(name, **process):
     """The report of a saved trace."""
     traces, document = codec.traces_from_json((TRACES / f"{name}.json").read_text())
-    return api.compose(
+    return compose(
         traces,
         document["outcome"],
         document["exit_status"],
@@ -451,6 +451,6 @@ def test_changed_and_missing_sources_are_told():
         for trace in document["traces"]:
             trace["sources"] = {"train.py": {"text": "", "state": state}}
         traces, _ = codec.traces_from_json(json.dumps(document))
-        text = plain.render(api.compose(traces, "raised", 1, None))
+        text = plain.render(compose(traces, "raised", 1, None))
         assert words in text
         assert "train.py:" in text

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onegraph import api
+from onegraph.compose import compose
 from onegraph.trace import Graph, codec
 
 TRACES = sorted((Path(__file__).parent.parent / "messages" / "traces").glob("*.json"))
@@ -20,7 +20,7 @@ TRACES = sorted((Path(__file__).parent.parent / "messages" / "traces").glob("*.j
 def test_round_trip(path):
     """A trace that is read and written again is the same trace."""
     traces, document = codec.traces_from_json(path.read_text())
-    report = api.compose(traces, document["outcome"], 1, document["exception"])
+    report = compose(traces, document["outcome"], 1, document["exception"])
     again, _ = codec.traces_from_json(codec.traces_to_json(traces, report))
     assert again == traces
 
@@ -29,7 +29,7 @@ def test_round_trip(path):
 def test_report_document_is_the_contract(path):
     """The JSON report has every name of the public contract, with values of its kinds."""
     traces, document = codec.traces_from_json(path.read_text())
-    report = api.compose(traces, "raised", 1, document["exception"], command=("train.py",))
+    report = compose(traces, "raised", 1, document["exception"], command=("train.py",))
     data = json.loads(codec.report_to_json(report))
     assert data["schema"] == "onegraph.report/1"
     assert set(data) == {

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.transparency.pairs import PROGRAMS, run_both
-
-pytestmark = pytest.mark.slow  # the sweep compares many pairs of processes
 
 HEALTHY = sorted((Path(__file__).parents[1] / "healthy").glob("*.py"))
 # One of each kind; the others run with `-m slow`.
@@ -30,16 +30,21 @@ QUICK = {
 # Their tests say more.
 ELSEWHERE = {"compile_before_record", "debugged", "recursion", "tracebacks", "warnings_shown"}
 SPECIAL = sorted(path for path in PROGRAMS.glob("*.py") if path.stem not in ELSEWHERE)
+LONG = {"compile_counts", "control_flow", "corners", "processes"}
 
-FAILURES = [
-    "linear",
+
+def each(paths: list[Path], slow: Callable[[Path], bool]) -> list[Any]:
+    """The programs as parameters, some of them left to `-m slow`."""
+    return [
+        pytest.param(path, id=path.stem, marks=pytest.mark.slow if slow(path) else ())
+        for path in paths
+    ]
+
+
+FAILURES = ["compiled", "group", "linear", "recomputed"]
+MORE_FAILURES = [
     "function-forward",
     "hook",
-    "recomputed",
-    "compiled",
-    "group",
-]
-MORE_FAILURES = [
     "attention",
     "c-function",
     "cause",
@@ -79,13 +84,7 @@ MORE_FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        pytest.param(path, id=path.stem, marks=() if path.stem in QUICK else pytest.mark.slow)
-        for path in HEALTHY
-    ],
-)
+@pytest.mark.parametrize("program", each(HEALTHY, lambda path: path.stem not in QUICK))
 def test_healthy_program_unchanged(program: Path, tmp_path: Path) -> None:
     """A healthy training program prints the same and ends the same."""
     pair = run_both(program, folder=tmp_path)
@@ -93,7 +92,7 @@ def test_healthy_program_unchanged(program: Path, tmp_path: Path) -> None:
     assert pair.bare.status == 0
 
 
-@pytest.mark.parametrize("program", SPECIAL, ids=lambda path: path.stem)
+@pytest.mark.parametrize("program", each(SPECIAL, lambda path: path.stem in LONG))
 def test_special_program_unchanged(program: Path, tmp_path: Path) -> None:
     """A program that looks at what a recorder might disturb sees the same; its text says what."""
     pair = run_both(program, folder=tmp_path)
@@ -128,6 +127,7 @@ def test_debugger_steps_as_alone(tmp_path: Path) -> None:
     assert pair.bare.out.count("(Pdb)") == answers.count("\n")
 
 
+@pytest.mark.slow
 def test_compiled_before_recording(tmp_path: Path) -> None:
     """What was compiled before a recording is not compiled again in it, nor after it."""
     pair = run_both(PROGRAMS / "compile_before_record.py", folder=tmp_path)

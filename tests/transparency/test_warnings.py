@@ -9,10 +9,10 @@ import pytest
 
 from tests.transparency.pairs import PROGRAMS, run_both
 
-pytestmark = pytest.mark.slow  # the sweep compares many pairs of processes
-
 PROGRAM = PROGRAMS / "warnings_shown.py"
 KINDS = re.findall(r'^    "([a-z-]+)":', PROGRAM.read_text(), re.MULTILINE)
+# The others run with `-m slow`.
+QUICK = {"each-place", "error", "error-but-main", "once", "only-main", "reset"}
 OPTIONS = {
     "error": ["-W", "error"],
     "default": ["-W", "default"],
@@ -24,7 +24,9 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in KINDS]
+)
 def test_filters_of_the_program(kind: str, tmp_path: Path) -> None:
     """Whatever filters a program sets, the same warnings are shown, recorded or raised."""
     pair = run_both(PROGRAM, [kind], folder=tmp_path)

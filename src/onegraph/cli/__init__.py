@@ -60,8 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _version(verbose: bool) -> int:
     print(f"onegraph {__version__}")
     if verbose:
-        from onegraph import api
+        from onegraph.compose import abilities
 
-        for line in api.abilities():
+        for line in abilities():
             print(line)
     return 0

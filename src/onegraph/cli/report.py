@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Print the report of a saved trace to stdout."""
-    from onegraph import api
+    from onegraph.compose import compose
     from onegraph.trace import Process, codec
 
     try:
@@ -33,7 +33,7 @@ def main(options: argparse.Namespace) -> int:
         print(f"onegraph: {options.trace}: {error}", file=sys.stderr)
         return 2
     try:
-        report = api.compose(
+        report = compose(
             traces,
             document["outcome"],
             document["exit_status"],

@@ -32,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Run the program; its exit status is ours."""
-    from onegraph import api
     from onegraph.cli import launch
-    from onegraph.deliver import Wanted, deliver, undisturbed
+    from onegraph.cli.deliver import Wanted, deliver, undisturbed
+    from onegraph.cli.program import Program
 
     kind = "module" if options.module else "code" if options.code else "script"
     target = launch.Target(kind, options.target, tuple(options.args))  # type: ignore[arg-type]
@@ -47,12 +47,11 @@ def main(options: argparse.Namespace) -> int:
         command=(*spelled, options.target, *options.args),
     )
     folder = os.getcwd()
-    watch = api.Watch(
+    watch = Program(
         notes=options.notes,
         folder=folder,
-        script=None if kind == "module" else options.target,
         code=options.target if kind == "code" else None,
-        module=options.target if kind == "module" else None,
+        package=kind == "module",
         wanted=wanted,
     )
 

@@ -60,6 +60,8 @@ def make_mode(recorder: Recorder, tape: Tape) -> Recording:
     note_write = recorder.note_write
     unseen = torchapi.unseen
     tensor, parameter = torch.Tensor, torch.nn.Parameter
+    # Between a module's caller and its `forward`, and known at a glance.
+    module_entry, module_call = torchapi.module_calls()
 
     class RecordingMode(Recording):
         @uncounted
@@ -70,10 +72,12 @@ def make_mode(recorder: Recorder, tape: Tape) -> Recording:
             args: Any = (),
             kwargs: dict[str, Any] | None = None,
         ) -> Any:
-            # Attributes of plain tensors come with their type, and are read all the time.
-            attribute = types and (types[0] is tensor or types[0] is parameter)
-            if types and not attribute and _left_to_subclasses(func, types):
-                return NotImplemented
+            looks = True
+            if types:
+                # Attributes of plain tensors come with their type, and are read all the time.
+                looks = types[0] is not tensor and types[0] is not parameter
+                if looks and _left_to_subclasses(func, types):
+                    return NotImplemented
             before = number()
             try:
                 result = func(*args, **kwargs) if kwargs else func(*args)
@@ -83,21 +87,21 @@ def make_mode(recorder: Recorder, tape: Tape) -> Recording:
             after = number()
             if after != before:
                 frame = frame_at(1)
-                code = frame.f_code
-                key = 0
+                key: object = 0
                 try:
-                    while not users[code.co_filename]:
+                    while not users[(code := frame.f_code).co_filename]:
                         frame = frame.f_back  # type: ignore[assignment]
-                        code = frame.f_code
                     # An instruction's address: code objects hold their bytecode inline and the
                     # site table keeps every code object it has seen alive.
-                    key = id(code) + frame.f_lasti
-                    outer = frame.f_back
-                    code = outer.f_code  # type: ignore[union-attr]
-                    while not users[code.co_filename]:
-                        outer = outer.f_back  # type: ignore[union-attr]
-                        code = outer.f_code  # type: ignore[union-attr]
-                    key = key << 64 | id(code) + outer.f_lasti  # type: ignore[union-attr]
+                    key = at = id(code) + frame.f_lasti
+                    outer: Any = frame.f_back
+                    if outer.f_code is module_call:
+                        outer = outer.f_back
+                    if outer.f_code is module_entry:
+                        outer = outer.f_back
+                    while not users[(code := outer.f_code).co_filename]:
+                        outer = outer.f_back
+                    key = (at, id(code) + outer.f_lasti)
                 except AttributeError:
                     pass
                 site = site_of(key)
@@ -109,8 +113,11 @@ def make_mode(recorder: Recorder, tape: Tape) -> Recording:
                     recorder.reseal(tape)
                 note((before - tape.last, after - before, site))
                 tape.last = after
-            elif not attribute and in_place[func]:
-                with unseen():
+            elif looks and in_place[func]:
+                if types:
+                    with unseen():
+                        note_write(tape, args)
+                else:
                     note_write(tape, args)
             return result
 

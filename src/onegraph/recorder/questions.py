@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from onegraph.recorder import torchapi
 from onegraph.recorder.mode import Recording
 from onegraph.recorder.session import Recorder
@@ -60,31 +62,36 @@ class Questions:
 
     def _asks(self, original: Callable[..., bool]) -> Callable[..., bool]:
         recorder = self._recorder
-        modes, remove, insert = torchapi.modes, torchapi.remove_mode, torchapi.insert_mode
-        depth, pop, push = torchapi.depth, torchapi.pop, torchapi.push
+        depth, mode_at = torchapi.depth, torchapi.mode_at
 
         @functools.wraps(original)
         def asks(*args: Any) -> bool:
-            if not original(*args):
-                return False
-            if depth() == 1 and recorder.active:
-                # The usual case, quickly: torch asks this for every call.
-                mode = pop()
-                answer = not isinstance(mode, Recording) or original(*args)
-                push(mode)
-                return answer
-            self._tape()
-            ours = next((mode for mode in modes() if isinstance(mode, Recording)), None)
-            above = remove(ours)
-            try:
-                return original(*args)
-            finally:
-                if above is not None:
-                    insert(ours, above)
+            modes = depth()
+            if modes == 0 or (modes == 1 and recorder.active and isinstance(mode_at(0), Recording)):
+                # The usual case, quickly: torch asks this for every call, and of plain arguments.
+                things = args[0] if len(args) == 1 and type(args[0]) is tuple else args
+                for thing in things:
+                    if type(thing) not in _PLAIN:
+                        break
+                else:
+                    return False
+            return original(*args) and self._without_ours(original, args)
 
         return asks
 
+    def _without_ours(self, original: Callable[..., bool], args: tuple[Any, ...]) -> bool:
+        self._tape()
+        ours = next((mode for mode in torchapi.modes() if isinstance(mode, Recording)), None)
+        above = torchapi.remove_mode(ours)
+        try:
+            return original(*args)
+        finally:
+            if above is not None:
+                torchapi.insert_mode(ours, above)
 
+
+# What torch takes for no stand-in for a tensor.
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, type(None), bool, int, float, str})
 _NAMESPACE: Any = vars(ModuleType)["__dict__"]
 
 

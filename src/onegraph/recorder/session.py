@@ -24,6 +24,8 @@ WALK_TURNS = 3
 WALK_NODES = 2_000
 WALK_CALLS = 64
 ROOTS_KEPT = 1_000
+# The tapes of threads that have ended.
+FINISHED_KEPT = 8_192
 
 RETAIN, CREATE, GRAD, WEIGHTED, CHECKPOINT = 1, 2, 4, 8, 16
 
@@ -66,7 +68,7 @@ class Recorder:
         self.store = PatternStore()
         self.engine = EngineLog()
         self.tapes: dict[int, Tape] = {}
-        self.finished: list[Tape] = []
+        self.finished: dict[bytes, Tape] = {}
         self.ordinal = 0
         self.open: dict[int, list[int]] = {}
         self.blind: list[str] = list(torchapi.missing())
@@ -107,8 +109,13 @@ class Recorder:
         torchapi.remove_mode(tape.mode)
         tape.mode = None
         tape.seal(self.ordinal)
+        tape.lately.clear()
         if len(tape.bases):
-            self.finished.append(tape)
+            # Of threads that did the same, a pool's or a replica's, one stands for all.
+            self.finished[tape.content()] = tape
+            if len(self.finished) > FINISHED_KEPT:
+                del self.finished[next(iter(self.finished))]
+                self.strangers = True
 
     def leave_all(self) -> None:
         """Stop recording; a thread other than the calling one drops its mode at its next call."""
@@ -120,7 +127,7 @@ class Recorder:
 
     def all_tapes(self) -> list[Tape]:
         """Tapes of running and finished threads."""
-        return [*self.finished, *self.tapes.values()]
+        return [*self.finished.values(), *self.tapes.values()]
 
     def reseal(self, tape: Tape) -> None:
         """Close a tape's stretch because it is long or another thread called the engine."""
@@ -139,18 +146,16 @@ class Recorder:
         tape.entries.extend((before - tape.last, after - before, site))
         tape.last = after
 
-    def _key(self, frame: Any) -> int:
+    def _key(self, frame: Any) -> object:
         """The site key of the nearest two user frames, as the mode builds it."""
-        users, key = self.users, 0
-        found = 0
-        while frame is not None and found < 2:
+        users = self.users
+        found: list[int] = []
+        while frame is not None and len(found) < 2:
             code = frame.f_code
             if users[code.co_filename]:
-                address = id(code) + frame.f_lasti
-                key = address if not found else key << 64 | address
-                found += 1
+                found.append(id(code) + frame.f_lasti)
             frame = frame.f_back
-        return key
+        return tuple(found) if len(found) == 2 else found[0] if found else 0
 
     def note_write(self, tape: Tape, args: Sequence[Any]) -> None:
         """Note an in-place write that made no node, when it goes to tensors that are trained."""

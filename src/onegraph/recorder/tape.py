@@ -21,6 +21,8 @@ from onegraph.recorder.packed import PatternStore as PatternStore
 SEAL_AT = 150_000
 # A call that encloses engine calls is noted that many stretches later at most.
 NESTED_STRETCHES = 64
+# So many stretches of at most so many integers are compared with as they are.
+LATELY, LATELY_SIZE = 4, 10_000
 # Decoded stretches kept while reading.
 DECODED = 2048
 
@@ -65,6 +67,7 @@ class Tape:
         "first",
         "index",
         "last",
+        "lately",
         "limit",
         "mode",
         "patterns",
@@ -84,6 +87,8 @@ class Tape:
         self.bases = PackedInts()
         self.epochs = PackedInts()
         self.patterns = PackedInts()
+        # Patterns made lately, by their length.
+        self.lately: dict[int, tuple[int, Sequence[int]]] = {}
         self.mode: Any = None
         # Whether other threads were recorded too, so that a number may mean several nodes.
         self.crowded = False
@@ -98,12 +103,25 @@ class Tape:
         if self.entries:
             self.bases.add(self.base)
             self.epochs.add(self.epoch)
-            self.patterns.add(self.store.add(array("i", self.entries).tobytes()))
+            self.patterns.add(self._pattern())
             # In place: the recording function holds on to the list.
             self.entries.clear()
         self.base = self.last
         self.epoch = epoch
         self.limit = SEAL_AT
+
+    def _pattern(self) -> int:
+        """The number of the pattern that the entries make: quickly, when it was made lately."""
+        entries = self.entries
+        pattern, known = self.lately.get(len(entries), (0, ()))
+        if entries == known:
+            return pattern
+        pattern = self.store.add(array("i", entries).tobytes())
+        if len(entries) <= LATELY_SIZE:
+            if len(self.lately) >= LATELY:
+                self.lately.clear()
+            self.lately[len(entries)] = pattern, entries.copy()
+        return pattern
 
     def content(self) -> bytes:
         """A digest that tapes have in common whose numbers were given in the same expressions."""

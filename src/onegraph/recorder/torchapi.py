@@ -103,6 +103,12 @@ def completed_by_device(func: Any) -> bool:
     return _default_device() is not None and func in constructors
 
 
+def module_calls() -> list[Any]:
+    """The code that runs between a call of a module and its ``forward``, outermost first."""
+    names = ("_wrapped_call_impl", "_call_impl")
+    return [getattr(vars(torch.nn.Module).get(name), "__code__", None) for name in names]
+
+
 def missing() -> tuple[str, ...]:
     """What this torch cannot show, one sentence each; empty for the tested versions."""
     gaps = []

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from onegraph import api
+from onegraph.compose import compose, this_process
 from onegraph.trace import Report, Trace, codec
 
 
@@ -39,8 +39,8 @@ def deliver(
     exception = None
     if error is not None and not isinstance(error, SystemExit):
         exception = {"type": type(error).__name__, "message": _message(error)}
-    process = api.this_process(rank)
-    report = api.compose(
+    process = this_process(rank)
+    report = compose(
         traces,
         outcome,
         exit_status,

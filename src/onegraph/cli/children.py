@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from onegraph import api
-from onegraph.deliver import Wanted, deliver, undisturbed
+from onegraph.cli.deliver import Wanted, deliver, undisturbed
 from onegraph.recorder.frames import forget, uncounted
+from onegraph.watch import Session, Use, own_fault
 
 
 class RecordedRank:
@@ -20,11 +22,8 @@ class RecordedRank:
 
     @uncounted
     def __call__(self, rank: int, *args: Any) -> Any:
-        inherited = api.Session.current
-        if inherited is not None and not inherited.recorder.active:
-            # A forked rank: the recording of its parent ended with the fork.
-            api.Session.current = None
-        session = api.begin(lines=True, notes=self.wanted.notes)
+        use = Use(lines=True, notes=self.wanted.notes)
+        session = use.begin()
         error: BaseException | None = None
         try:
             return self.function(rank, *args)
@@ -35,24 +34,22 @@ class RecordedRank:
             raise
         finally:
             with undisturbed():
-                self._tell(session, rank, error)
+                self._tell(session, use, rank, error)
 
-    def _tell(self, session: api.Session, rank: int, error: BaseException | None) -> None:
+    def _tell(self, session: Session, use: Use, rank: int, error: BaseException | None) -> None:
         """Deliver this rank's report; how the rank ends is not ours to change."""
         try:
             trace = session.trace_of(error) if error is not None else None
             traces = session.all_traces(trace)
-            api.end(session)
+            use.end()
             outcome = "finished" if error is None else "raised"
             deliver(self.wanted, traces, outcome, 0 if error is None else 1, error, rank=rank)
         except Exception as fault:
-            api._own_fault(fault)
+            own_fault(fault)
 
 
 def patch(module: ModuleType, wanted: Wanted) -> None:
     """Let ``start_processes`` start recorded ranks."""
-    import functools
-
     original = module.start_processes
 
     @functools.wraps(original)
@@ -60,6 +57,6 @@ def patch(module: ModuleType, wanted: Wanted) -> None:
         return original(RecordedRank(fn, wanted), *args, **kwargs)
 
     module.start_processes = start_processes  # type: ignore[attr-defined]
-    import torch.multiprocessing as package
-
-    package.start_processes = start_processes
+    package = sys.modules.get("torch.multiprocessing")
+    if package is not None:
+        package.start_processes = start_processes  # type: ignore[attr-defined]
