@@ -16,7 +16,7 @@ USABLE  := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv try test check cases bench clean
+.PHONY: help venv try test check cases repairs bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -60,6 +60,9 @@ check: $(STAMP) ## lint, formatting, types and the layers
 
 cases: $(STAMP) ## print the scoreboard over the corpus of real faults
 	$(ONE_THREAD) $(BIN)/python tests/scoreboard.py
+
+repairs: $(STAMP) ## apply every edit that reports on the corpus print, and run the programs again
+	$(ONE_THREAD) $(BIN)/python tests/repairs.py
 
 bench: $(STAMP) ## measure what recording costs
 	$(BIN)/python -m benchmarks.cost

@@ -38,7 +38,7 @@ behind it: mixing
 why: backward frees the graph it walks, and the part that made `graph` is not
      built again in the next turn.
 fix: Compute `graph` inside the loop, once for each backward (train.py:9)
-     (every turn builds and frees its own graph, with the current weights)
+     (every backward then has a graph of its own, made with the current weights)
 or:  Detach `graph` if nothing behind it is to be trained:
        loss = nn.functional.mse_loss(layer(graph.detach() @ x), y)
      (what made it gets no gradient any more)
@@ -243,7 +243,7 @@ why: one forward pass builds one graph, and one backward frees it. A second
      update needs a second forward pass.
 fix: Compute the loss again before the second backward
      (the second update uses the weights as they are by then)
-or:  Remove one of the two calls if a single update is meant
+or:  Call backward once if a single update is meant
      (the gradient counts once)
 not a fix: retain_graph=True; the second update would use the first one's
            forward values.

@@ -118,4 +118,4 @@ def test_reach_and_leads_to_are_inverse(edges):
     for a in range(12):
         reach = graph.reach([a])
         for b in range(12):
-            assert reach[b] == graph.leads_to(b)[a]
+            assert reach[b] == graph.leads_to([b])[a]

@@ -7,6 +7,7 @@ import sys
 
 NAME = "report"
 HELP = "draw a saved trace again"
+LONGEST = 1 << 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +25,8 @@ def main(options: argparse.Namespace) -> int:
 
     try:
         with open(options.trace, encoding="utf-8") as stream:
-            text = stream.read()
+            # With a bound, what is no text is found out at once, endless or not.
+            text = stream.read(LONGEST)
         traces, document = codec.traces_from_json(text)
     except OSError as error:
         print(f"onegraph: cannot read {options.trace}: {error.strerror}", file=sys.stderr)

@@ -71,6 +71,15 @@ def same_turn(case: Case, node: int) -> bool:
     return not set(case.syntax.loops(made)) & set(case.syntax.loops(failing))
 
 
+def outside_loop(case: Case, node: int) -> bool:
+    """Whether a node was made outside a loop that the failing call stands in."""
+    pair = divergence(case.frames(node), failing_frames(case.story))
+    if pair is None:
+        return False
+    made, failing = pair
+    return bool(set(case.syntax.loops(failing)) - set(case.syntax.loops(made)))
+
+
 def failing_frames(story: Story) -> tuple[Frame, ...]:
     """The call chain of the failing call."""
     failure = story.trace.failure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from onegraph.diagnosis.case import Case, rebuilt, same_turn
+from onegraph.diagnosis.case import Case, outside_loop, rebuilt, same_turn
 from onegraph.diagnosis.naming import Naming, last_part
 from onegraph.diagnosis.shapes import (
     compared,
@@ -19,7 +19,6 @@ from onegraph.diagnosis.shapes import (
     target_side,
 )
 from onegraph.diagnosis.story import Bridge
-from onegraph.trace import EngineCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +38,6 @@ _TARGETS = re.compile(
     r"old_log_?prob|log_?p_old|log_?prob_old)s?($|_)",
     re.IGNORECASE,
 )
-
-
-def same_root(failed: EngineCall, freed: EngineCall) -> bool:
-    """Whether both calls started from the very same tensor."""
-    pair = set(zip(failed.roots, failed.outputs, strict=False))
-    return (
-        failed.thread == freed.thread
-        and bool(pair)
-        and pair == set(zip(freed.roots, freed.outputs, strict=False))
-        and -1 not in failed.roots
-    )
 
 
 def decide(case: Case) -> Verdict:
@@ -78,10 +66,10 @@ def decide(case: Case) -> Verdict:
         return verdict("several-losses-one-graph", inferred="no earlier call was seen")
     if failed.inside == "checkpoint" or freed.inside == "checkpoint":
         return verdict("reentrant-checkpoint")
-    if same_root(failed, freed):
+    if story.same_root:
         if freed.kind == "grad" and failed.kind == "backward":
             return verdict("grad-then-backward", None)
-        if failed.weighted and freed.weighted:
+        if story.rows:
             return verdict("sliced-or-blocked", None)
         return verdict("same-loss-twice", None)
     whole = part_of_root(case)
@@ -111,6 +99,8 @@ def decide(case: Case) -> Verdict:
         cut = sliced(case, bridge)
         if cut is not None:
             return verdict("sliced-or-blocked", cut)
+    if within and meeting is not None and _read_again(case, meeting):
+        return verdict("cached-on-module", meeting)
     if within:
         return verdict("several-losses-one-graph", meeting)
     if time_bridge is None or (meeting is share_bridge and rescales(case)):
@@ -162,13 +152,29 @@ def _stored_on_object(case: Case, bridge: Bridge) -> bool:
     if binding is not None and naming.exact:
         if binding.holder == "cache":
             return True
-        if binding.holder in ("local", "closure", "global", "default"):
+        if binding.holder in ("local", "generator", "closure", "default"):
             return False
     for frame in case.frames(bridge.old):
         statement = case.syntax.statement(frame)
         if statement is not None and any(_attribute(name) for name in statement.stores):
             return True
     return False
+
+
+def _read_again(case: Case, bridge: Bridge) -> bool:
+    """Whether one expression took a stored tensor in for the earlier loss and again for this one.
+
+    Then, when it was made before the loop, each loss had a forward pass of its own, of which the
+    tensor is no part.
+    """
+    story, freed = case.story, case.story.freed
+    if freed is None or not story.born_after(bridge.new, freed):
+        return False
+    runs = story.trace.reruns.get(case.graph.site[bridge.new], ())
+    if not outside_loop(case, bridge.old):
+        return False
+    before = any(case.graph.epoch[bridge.old] <= epoch < freed.ordinal for epoch in runs)
+    return before and _stored_on_object(case, bridge)
 
 
 def _attribute(name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from onegraph.diagnosis.story import Bridge, Story
@@ -55,12 +55,22 @@ def name_of(story: Story, syntax: Syntax, bridge: Bridge) -> Naming:
     graph = story.graph
     built = _chain(story, graph.site[bridge.old])
     joined = _chain(story, graph.site[bridge.new])
+    overtaken: frozenset[str] = frozenset()
+    if story.crossed(bridge.old) is not None:
+        overtaken = _overtaken(story, syntax, built, joined)
+    failing = _failing(story)
+    alike = [
+        b
+        for b in _alike(story, bridge)
+        if b.name not in overtaken or b.depth is None or not _at_home(failing, b.depth, joined)
+    ]
     return choose(
         syntax,
         exact=_exact(story.trace.bindings, bridge),
-        alike=_alike(story, bridge),
+        alike=alike,
         built=built,
         joined=joined,
+        overtaken=overtaken,
     )
 
 
@@ -71,6 +81,7 @@ def choose(
     alike: Iterable[Binding],
     built: tuple[Frame, ...],
     joined: tuple[Frame, ...],
+    overtaken: Set[str] = frozenset(),
 ) -> Naming:
     """Weigh live variables against what the built and joined lines store and read."""
     made = [(frame, syntax.statement(frame)) for frame in built]
@@ -81,8 +92,8 @@ def choose(
         for level, (frame, statement) in enumerate(taken)
         if not level or statement is None or ".backward(" not in statement.text
     ]
-    stored = _unique(name for _, s in made if s for name in s.stores)
-    read = _unique(name for _, s in taken if s for name in s.reads)
+    stored = _unique(n for _, s in made if s for n in s.stores if n not in overtaken)
+    read = _unique(n for _, s in taken if s for n in s.reads if n not in overtaken)
     candidates: dict[str, Candidate] = {}
 
     def note(name: str, points: float, why: str, binding: Binding | None = None) -> None:
@@ -104,7 +115,8 @@ def choose(
                 if binding.name.endswith(".grad"):
                     candidates[binding.name].score -= 30
     for name, points in _carried(made, taken):
-        note(name, points, "carried")
+        if name not in overtaken:
+            note(name, points, "carried")
     live = [c for c in candidates.values() if c.binding is not None]
     for candidate in live:
         ending = last_part(candidate.name)
@@ -165,6 +177,41 @@ def _alike(story: Story, bridge: Bridge) -> list[Binding]:
     alike = [b for b in story.trace.bindings if b.site == site and b.node != bridge.old]
     close = [b for b in alike if b.kind == kind and b.output == bridge.output]
     return close or alike
+
+
+def _failing(story: Story) -> tuple[Frame, ...]:
+    failure = story.trace.failure
+    if failure is None or failure.site is None:
+        return ()
+    return story.trace.sites[failure.site].frames
+
+
+def _at_home(failing: tuple[Frame, ...], depth: int, joined: tuple[Frame, ...]) -> bool:
+    """Whether a variable of the failing chain belongs to a function of the joined chain."""
+    home = failing[depth] if depth < len(failing) else None
+    return home is not None and any(
+        (f.file, f.function) == (home.file, home.function) for f in joined
+    )
+
+
+def _overtaken(
+    story: Story, syntax: Syntax, built: tuple[Frame, ...], joined: tuple[Frame, ...]
+) -> frozenset[str]:
+    """Variables that got another value between the failing line and the joined one.
+
+    They cannot have carried anything from one turn into the next.
+    """
+    names: set[str] = set()
+    for frame in _failing(story):
+        home = (frame.file, frame.function)
+        taken = next((f for f in joined if (f.file, f.function) == home), None)
+        if taken is None:
+            continue
+        made = [f for f in built if (f.file, f.function) == home]
+        spoken = [s for s in map(syntax.statement, (taken, *made)) if s is not None]
+        plain = {n for s in spoken for n in (*s.reads, *s.stores) if n.isidentifier()}
+        names.update(name for name in plain if syntax.rebinds(frame, name, taken.line))
+    return frozenset(names)
 
 
 def _carried(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from onegraph.trace import EngineCall, Finding, Remedy, Site, Trace
+from onegraph.trace import Edit, EngineCall, Finding, Remedy, Site, Trace
 
 
 def rule(trace: Trace) -> list[Finding]:
@@ -97,14 +97,14 @@ def _remedies(trace: Trace, sites: dict[str, tuple[Site, ...]]) -> tuple[Remedy,
     return (together, again) if one_optimizer else (again, together)
 
 
-def _summed(sites: dict[str, tuple[Site, ...]]) -> str | None:
+def _summed(sites: dict[str, tuple[Site, ...]]) -> Edit | None:
     losses = []
     for role in ("kept", "failed"):
         code = sites[role][0].code if role in sites else ""
         name = re.fullmatch(r"([\w.]+)\.backward\(.*\)", code)
         losses.append(name.group(1) if name and not name.group(1).endswith("autograd") else None)
     one, two = losses
-    return f"({one} + {two}).backward()" if one and two and one != two else None
+    return Edit(f"({one} + {two}).backward()") if one and two and one != two else None
 
 
 def _kept(trace: Trace, failed: EngineCall | None) -> EngineCall | None:

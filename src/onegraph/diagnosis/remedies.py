@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
-from onegraph.diagnosis.naming import last_part
+from onegraph.diagnosis import edits
 from onegraph.diagnosis.telling import Telling
-from onegraph.trace import Remedy
+from onegraph.trace import Edit, Remedy
 
 
 def remedies(t: Telling) -> tuple[Remedy, ...]:
@@ -15,124 +14,45 @@ def remedies(t: Telling) -> tuple[Remedy, ...]:
     return _REMEDIES[t.cause](t)
 
 
-def _edited(text: str, name: str, replacement: str) -> str | None:
-    """A statement with its one read of ``name`` replaced, None when that is not clear-cut."""
-    head, assign, tail = text.partition(" = ")
-    body = tail if assign else text
-    found: list[int] = []
-    position = body.find(name)
-    while position >= 0:
-        before = body[position - 1] if position else " "
-        after = body[position + len(name)] if position + len(name) < len(body) else " "
-        if not (before.isalnum() or before in "_.") and not (after.isalnum() or after == "_"):
-            found.append(position)
-        position = body.find(name, position + 1)
-    if len(found) != 1:
-        return None
-    at = found[0]
-    edited = body[:at] + replacement + body[at + len(name) :]
-    return f"{head}{assign}{edited}" if assign else edited
-
-
-def _spelled(t: Telling, role: str) -> str | None:
-    """The tensor's name as the statement at a role spells it."""
-    statement = t.statement(role)
-    if not statement or t.naming is None:
-        return None
-    for name in (*t.naming.names, *t.naming.read):
-        if t.name is not None and t.name.startswith(f"{name}["):
-            continue  # the container, which has no detach()
-        same = t.name is None or last_part(name) == last_part(t.name)
-        if same and _edited(statement, name, name) is not None:
-            return name
-    return None
-
-
-def _detach_edit(t: Telling) -> str | None:
-    """The joined statement with the old tensor detached.
-
-    Only where the name still holds that very tensor: an edit of another name would be wrong.
-    """
-    name = _spelled(t, "joined")
-    if name is None or t.naming is None or not t.naming.exact:
-        return None
-    statement = t.statement("joined")
-    if not _single(t) or statement.startswith(("for ", "while ", "if ", "with ", "return [")):
-        return None
-    return _edited(statement, name, f"{name}.detach()")
-
-
-def _with_argument(call: str, argument: str) -> str | None:
-    """A call with one more argument, None when it is not one whole call on one line."""
-    if not call.endswith(")") or argument.partition("=")[0] in call:
-        return None
-    head = call[:-1]
-    return f"{head}{argument})" if head.endswith("(") else f"{head}, {argument})"
-
-
-def _single(t: Telling) -> bool:
-    """Whether the name holds one tensor, not a nest of them."""
-    name = t.name or ""
-    if t.naming is not None and t.naming.binding is not None:
-        # `hidden[0]` is a tensor, but the line may pass `hidden` on as a whole.
-        return not t.naming.binding.name.endswith("]") or name.endswith("]")
-    return True
-
-
 def _carried(t: Telling) -> tuple[Remedy, ...]:
-    it = t.it
-    place = _where_named(t)
-    after = f" ({place})" if place else ""
+    them = _listed(t)
+    frame = edits.step_frame(t, t.naming.binding if t.naming else None)
+    place = f"{frame.file}:{frame.line}" if frame else t.line("failed" if t.same_line else "freed")
     first = Remedy(
-        title=f"Detach {it} when the step ends, after its backward{after}",
+        title=f"Detach {them} when the step ends, after its backward"
+        + (f" ({place})" if place else ""),
         effect="truncates",
         effect_note="gradients then stop at the step's start (truncated backpropagation); a "
         "parameter that only the first step used gets no gradient from later ones",
-        edit=_detached_between_steps(t),
+        edit=edits.detached_between_steps(t),
     )
+    can_be_none = any(t.syntax.can_be_none(binding.name) for binding in t.carried)
+    read = edits.detached_where_read(t) if t.held and not can_be_none else None
+    if read is not None:
+        first = replace(first, title=f"Detach {them} where the next step takes it in", edit=read)
     anew = Remedy(
-        title=f"Start every step from a fresh {it} when the steps are independent",
+        title=f"Start every step from a fresh {t.it} when the steps are independent",
         effect="same",
         effect_note="no step depends on another, so no gradient is lost",
     )
     if _in_place_reset(t):
         anew = replace(
             anew,
-            title=f"Bind {it} to a new tensor instead of writing over its values",
-            edit=f"{t.name} = torch.zeros_like({t.name})" if t.name and _single(t) else None,
+            title=f"Bind {t.it} to a new tensor instead of writing over its values",
+            edit=edits.reset_anew(t),
         )
         return anew, first
     return first, anew
 
 
-def _where_named(t: Telling) -> str | None:
-    """The line of the failing call's chain in the function where the tensor's name lives."""
-    failed = t.sites.get("failed")
-    binding = t.naming.binding if t.naming else None
-    if not failed:
-        return None
-    if not t.same_line:
-        return t.line("freed")  # the step that ends there is another line's
-    frames = failed[0].frames
-    depth = binding.depth if binding is not None and binding.depth is not None else 0
-    frame = frames[depth] if depth < len(frames) else frames[0]
-    return f"{frame.file}:{frame.line}"
-
-
-def _detached_between_steps(t: Telling) -> str | None:
-    """An assignment to put after the backward, in the names that are visible there."""
-    binding = t.naming.binding if t.naming else None
-    if binding is None or (binding.depth is None and binding.holder == "closure"):
-        return None
-    name = binding.name
-    if re.fullmatch(r"[^\W\d][\w.]*", name):
-        return f"{name} = {name}.detach()"
-    match = re.fullmatch(r"([^\W\d][\w.]*)\[\d+\]", name)
-    if match and binding.holder in ("tuple", "list"):
-        whole = match.group(1)
-        each = f"h.detach() for h in {whole}"
-        return f"{whole} = tuple({each})" if binding.holder == "tuple" else f"{whole} = [{each}]"
-    return None
+def _listed(t: Telling) -> str:
+    """What crosses over, by name: `h` and `c`."""
+    names = [f"`{binding.name}`" for binding in t.carried]
+    if len(names) < 2 or t.it not in names:
+        return t.it
+    if len(names) > edits.MOST_NAMES:
+        return f"{', '.join(names[:2])} and {len(names) - 2} more"
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _in_place_reset(t: Telling) -> bool:
@@ -144,53 +64,65 @@ def _in_place_reset(t: Telling) -> bool:
     return False
 
 
+def _only_trained(t: Telling) -> bool:
+    """Whether the failing loss trains nothing but what lies behind the tensor."""
+    story = t.story
+    reach = story.graph.reach({b.old for b in story.crossing or story.in_share})
+    return bool(story.graph.leaves) and all(reach[leaf] for leaf in story.graph.leaves)
+
+
 def _outside(t: Telling) -> tuple[Remedy, ...]:
     at = f" ({t.line('built')})" if t.line("built") else ""
-    return (
-        Remedy(
-            title=f"Compute {t.it} inside the loop, once for each backward{at}",
-            effect="same",
-            effect_note="every turn builds and frees its own graph, with the current weights",
-        ),
-        Remedy(
-            title=f"Detach {t.it} if nothing behind it is to be trained",
-            effect="changes",
-            effect_note="what made it gets no gradient any more",
-            edit=_detach_edit(t),
-        ),
-        Remedy(
-            title="Add the losses up and call backward once, after the loop",
-            effect="same",
-            effect_note="the sum's gradient is the sum of the gradients; one optimizer step "
-            "instead of several",
-        ),
+    where = "inside the loop, once for each backward"
+    if not t.loops:
+        where = "again for the second backward"
+    using, failing = t.frames("joined"), t.frames("failed")
+    function = failing[0].function if failing else ""
+    elsewhere = all(frame.function != function for frame in t.frames("built"))
+    if elsewhere and using and using[0].function == function and not function.endswith(">"):
+        where = f"inside `{function.rpartition('.')[2]}`, once for each backward"
+    again = Remedy(
+        title=f"Compute {t.it} {where}{at}",
+        effect="same",
+        effect_note="every backward then has a graph of its own, made with the current weights",
     )
+    cut = Remedy(
+        title=f"Detach {t.it} if nothing behind it is to be trained",
+        effect="changes",
+        effect_note="what made it gets no gradient any more",
+        edit=edits.detached_where_read(t),
+    )
+    summed = Remedy(
+        title="Add the losses up and call backward once" + (", after the loop" if t.loops else ""),
+        effect="same",
+        effect_note="the sum's gradient is the sum of the gradients; one optimizer step "
+        "instead of several",
+    )
+    return (again, summed) if _only_trained(t) else (again, cut, summed)
 
 
 def _cached(t: Telling) -> tuple[Remedy, ...]:
-    return (
-        Remedy(
-            title=f"Compute {t.it} where it is used, in forward, instead of keeping it",
-            effect="same",
-            effect_note="every forward pass builds its own graph, with the current weights",
-        ),
-        Remedy(
-            title=f"Store {t.it} detached if nothing behind it is to be trained",
-            effect="changes",
-            effect_note="what made it gets no gradient any more",
-            edit=_detach_edit(t),
-        ),
+    again = Remedy(
+        title=f"Compute {t.it} where it is used, in forward, instead of keeping it",
+        effect="same",
+        effect_note="every forward pass builds its own graph, with the current weights",
     )
+    cut = Remedy(
+        title=f"Store {t.it} detached if nothing behind it is to be trained",
+        effect="changes",
+        effect_note="what made it gets no gradient any more",
+        edit=edits.detached_where_read(t),
+    )
+    return (again,) if _only_trained(t) else (again, cut)
 
 
 def _several(t: Telling) -> tuple[Remedy, ...]:
-    one, two = t.loss("freed"), t.loss("failed")
     summed = Remedy(
         title="Add the losses and call backward once",
         effect="same",
         effect_note="the sum's gradient is the sum of the gradients; any optimizer step then "
         "comes after it",
-        edit=f"({one} + {two}).backward()" if one and two and one != two else None,
+        edit=edits.summed(t, "freed", "failed"),
     )
     again = Remedy(
         title="Run the forward pass again for the second loss",
@@ -212,6 +144,7 @@ def _several(t: Telling) -> tuple[Remedy, ...]:
             cut,
             title=f"Detach {t.it} in the first loss, which trains other weights ({first})",
             effect_note="the first loss then stops there, as its optimizer step suggests it should",
+            edit=edits.detached_before(t, "freed"),
         )
         return cut, again
     return again, cut
@@ -224,7 +157,8 @@ def _sliced(t: Telling) -> tuple[Remedy, ...]:
         effect="same",
         effect_note="the sum's gradient is the sum of the gradients",
     )
-    if failed is not None and failed.kind == "grad" and t.same_line:
+    rows = failed is not None and (failed.kind == "grad" or t.story.rows)
+    if rows and t.same_line:
         return (
             Remedy(
                 title="Keep the graph for all rows but the last: these are several true "
@@ -232,7 +166,7 @@ def _sliced(t: Telling) -> tuple[Remedy, ...]:
                 effect="same",
                 effect_note="retain_graph=True is right here; it keeps the graph's memory until "
                 "the last row is done. torch.func.jacrev does the same in one call",
-                edit=_with_argument(t.code("failed"), "retain_graph=True"),
+                edit=edits.with_argument(t, "failed", "retain_graph=True"),
             ),
             summed,
         )
@@ -248,14 +182,18 @@ def _sliced(t: Telling) -> tuple[Remedy, ...]:
 
 
 def _twice(t: Telling) -> tuple[Remedy, ...]:
+    frames = t.frames("failed")
+    function = frames[0].function.rpartition(".")[2] if t.same_line and frames else ""
+    named = function not in ("", "<module>", "<lambda>")
+    where = f"inside `{function}`, before its backward" if named else "before the second backward"
     return (
         Remedy(
-            title="Compute the loss again before the second backward",
+            title=f"Compute the loss again {where}",
             effect="same",
             effect_note="the second update uses the weights as they are by then",
         ),
         Remedy(
-            title="Remove one of the two calls if a single update is meant",
+            title="Call backward once if a single update is meant",
             effect="changes",
             effect_note="the gradient counts once",
         ),
@@ -283,7 +221,7 @@ def _target(t: Telling) -> tuple[Remedy, ...]:
             title=f"Detach {t.it}: a target is a constant",
             effect="changes",
             effect_note="the loss trains the prediction only, not what made the target",
-            edit=_detach_edit(t),
+            edit=edits.detached_where_read(t),
         ),
         Remedy(
             title="Make the target under torch.no_grad()",
@@ -300,14 +238,14 @@ def _grad_first(t: Telling) -> tuple[Remedy, ...]:
             effect="changes",
             effect_note="the derivative term then trains too, which it did not before; the graph "
             "stays until the loss is back-propagated",
-            edit=_with_argument(t.code("freed"), "create_graph=True"),
+            edit=edits.with_argument(t, "freed", "create_graph=True"),
         ),
         Remedy(
             title="Pass retain_graph=True to autograd.grad when its result is only used as a "
             "number",
             effect="same",
             effect_note="several true derivatives of one graph: it stays in memory until backward",
-            edit=_with_argument(t.code("freed"), "retain_graph=True"),
+            edit=edits.with_argument(t, "freed", "retain_graph=True"),
         ),
     )
 
@@ -339,19 +277,18 @@ def _checkpoint(t: Telling) -> tuple[Remedy, ...]:
             title="Use the non-reentrant checkpoint",
             effect="same",
             effect_note="it calls no backward inside backward",
-            edit="use_reentrant=False",
+            edit=Edit("use_reentrant=False"),
         ),
     )
 
 
 def _compiled(t: Telling) -> tuple[Remedy, ...]:
-    one, two = t.loss("freed"), t.loss("failed")
     return (
         Remedy(
             title="Add the losses and call backward once",
             effect="same",
             effect_note="the sum's gradient is the sum of the gradients",
-            edit=f"({one} + {two}).backward()" if one and two and one != two else None,
+            edit=edits.summed(t, "freed", "failed"),
         ),
         Remedy(
             title="Leave the shared part out of the compiled region",

@@ -13,9 +13,11 @@ from onegraph.diagnosis.remedies import remedies
 from onegraph.diagnosis.story import Bridge, Story, read
 from onegraph.diagnosis.syntax import Syntax
 from onegraph.diagnosis.telling import Telling
-from onegraph.trace import Certainty, Finding, Shared, Site, State, Trace
+from onegraph.trace import Binding, Certainty, Finding, Shared, Site, State, Trace
 
 SYMPTOM = "second-backward"
+# Of more tensors that cross from step to step the names are not looked for.
+MOST_CARRIED = 16
 
 
 def rule(trace: Trace) -> list[Finding]:
@@ -34,6 +36,7 @@ def rule(trace: Trace) -> list[Finding]:
     certain = story.proved and verdict.inferred is None and not _one_expression(sites)
     certainty: Certainty = "proved" if certain else "likely"
     shared = _shared(story)
+    carried, held = _carried(story, syntax, verdict)
     telling = Telling(
         story=story,
         cause=verdict.cause,
@@ -42,6 +45,8 @@ def rule(trace: Trace) -> list[Finding]:
         sites=sites,
         shared=shared,
         syntax=syntax,
+        carried=carried,
+        held=held,
     )
     return [
         Finding(
@@ -50,7 +55,7 @@ def rule(trace: Trace) -> list[Finding]:
             cause=verdict.cause,
             certainty=certainty,
             summary=words.summary(telling),
-            names=naming.names if naming else (),
+            names=_names(naming, carried),
             sites=words.label(telling, sites),
             unknown=unknown,
             shared=shared,
@@ -91,6 +96,34 @@ def _naming(story: Story, syntax: Syntax, verdict: Verdict) -> Naming | None:
         names = _of_node(story, failure.owner)
         return names
     return _of_root(story, syntax)
+
+
+def _carried(story: Story, syntax: Syntax, verdict: Verdict) -> tuple[tuple[Binding, ...], bool]:
+    """The live names of all tensors that cross into what was freed; whether they hold those still.
+
+    None unless all are known: to detach some of them would not do. What goes from step to step
+    may be known by what its name holds by now; anything else only by the tensor itself.
+    """
+    bridges = story.crossing or story.in_share
+    tensors = {(b.old, b.output): b for b in bridges}
+    if verdict.bridge is None or len(tensors) > MOST_CARRIED:
+        return (), False
+    found: dict[str, Binding] = {}
+    held = True
+    first = (verdict.bridge.old, verdict.bridge.output)
+    for bridge in sorted(tensors.values(), key=lambda b: (b.old, b.output) != first):
+        naming = name_of(story, syntax, bridge)
+        if naming.binding is None or not (naming.exact or verdict.cause == "carried-state"):
+            return (), False
+        held = held and naming.exact
+        found.setdefault(naming.binding.name, naming.binding)
+    return (tuple(found.values()), held) if len(found) >= len(tensors) else ((), False)
+
+
+def _names(naming: Naming | None, carried: tuple[Binding, ...]) -> tuple[str, ...]:
+    """The names of the tensor, best first, then those of what crosses over with it."""
+    names = naming.names if naming is not None else ()
+    return tuple(dict.fromkeys((*names, *(binding.name for binding in carried))))
 
 
 def _of_root(story: Story, syntax: Syntax) -> Naming | None:

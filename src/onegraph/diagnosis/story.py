@@ -34,6 +34,7 @@ class Story:
         freed: the earlier call that freed them, None when it cannot be told.
         proved: whether ``freed`` is the only call that can have done it.
         in_time: bridges from nodes made after ``freed`` began to nodes made before.
+        crossing: as ``in_time``, but into any part that holds freed nodes.
         in_share: bridges from nodes that only the failing call reaches to what both reach.
         shared: one byte a node, 1 for what both calls reach.
         again: earlier calls from the very same place, newest last.
@@ -45,6 +46,7 @@ class Story:
     freed: EngineCall | None
     proved: bool
     in_time: tuple[Bridge, ...]
+    crossing: tuple[Bridge, ...]
     in_share: tuple[Bridge, ...]
     shared: bytearray
     leads: bytearray
@@ -55,6 +57,27 @@ class Story:
     def graph(self) -> Graph:
         """The failing graph."""
         return self.trace.graph
+
+    @property
+    def same_root(self) -> bool:
+        """Whether both calls started from the very same tensor."""
+        failed, freed = self.failed, self.freed
+        if failed is None or freed is None:
+            return False
+        pair = set(zip(failed.roots, failed.outputs, strict=False))
+        return (
+            failed.thread == freed.thread
+            and bool(pair)
+            and pair == set(zip(freed.roots, freed.outputs, strict=False))
+            and -1 not in failed.roots
+        )
+
+    @property
+    def rows(self) -> bool:
+        """Whether both calls weighted one tensor's elements: rows of its Jacobian."""
+        failed, freed = self.failed, self.freed
+        weighted = failed is not None and freed is not None and failed.weighted and freed.weighted
+        return weighted and self.same_root
 
     def born_after(self, node: int, call: EngineCall) -> bool:
         """Whether the node was made after the call began."""
@@ -94,21 +117,36 @@ def read(trace: Trace) -> Story | None:
     if raising is None:
         return None
     freed, proved, rivals = _freed(graph, raising, failed, earlier)
-    leads = graph.leads_to(raising)
+    leads = graph.leads_to([raising])
     again = tuple(
         call
         for call in earlier
         if failed is not None and call.site == failed.site and call.site is not None
     )
     in_time: tuple[Bridge, ...] = ()
+    crossing: tuple[Bridge, ...] = ()
     in_share: tuple[Bridge, ...] = ()
     shared = bytearray(len(graph))
     if freed is not None:
         in_time = tuple(_in_time(graph, leads, freed))
+        old = (n for n in range(len(graph)) if graph.epoch[n] < freed.ordinal)
+        gone = [raising, *(n for n in old if graph.state[n] == State.FREED)]
+        crossing = tuple(_in_time(graph, graph.leads_to(gone), freed))
         shared = _shared(graph, raising, freed)
         in_share = tuple(_in_share(graph, leads, shared))
     return Story(
-        trace, failed, raising, freed, proved, in_time, in_share, shared, leads, again, rivals
+        trace=trace,
+        failed=failed,
+        raising=raising,
+        freed=freed,
+        proved=proved,
+        in_time=in_time,
+        crossing=crossing,
+        in_share=in_share,
+        shared=shared,
+        leads=leads,
+        again=again,
+        rivals=rivals,
     )
 
 

@@ -32,6 +32,8 @@ class Statement:
     varies: bool
     text: str
     gathers: bool
+    line: int
+    end_line: int
 
 
 class Syntax:
@@ -80,6 +82,45 @@ class Syntax:
         if source is None or not source.text:
             return None
         return _stored_in_loop(source.text, frame.line, name)
+
+    def readers(self, frame: Frame, name: str, last: int) -> list[Statement]:
+        """The statements after the one that ``frame`` is at, up to a line, that read a name."""
+        source, first = self._sources.get(frame.file), self.statement(frame)
+        if source is None or not source.text or first is None:
+            return []
+        found: dict[int, Statement] = {}
+        for line in range(first.end_line + 1, last + 1):
+            statement = _statement(source.text, line, None, None, None)
+            if statement is not None and name in statement.reads:
+                found[statement.line] = statement
+        return list(found.values())
+
+    def rebinds(self, frame: Frame, name: str, until: int) -> bool:
+        """Whether a plain name gets another value on the way to line ``until`` of the next turn.
+
+        The way goes from the line that ``frame`` is at to the end of the loop around it and on
+        from its head; only statements that run in every turn count, and none that read the name.
+        """
+        source = self._sources.get(frame.file)
+        if source is None or not source.text:
+            return False
+        return _rebinds(source.text, frame.line, name, until)
+
+    def can_be_none(self, name: str) -> bool:
+        """Whether some source assigns None to a variable, or to an attribute of its name."""
+        ending = name.rpartition(".")[2]
+        return any(
+            ending in _nones(source.text) for source in self._sources.values() if source.text
+        )
+
+    def differentiated(self, name: str) -> bool:
+        """Whether some source asks for the gradient of a tensor called so, or makes it a leaf."""
+        ending = name.rpartition(".")[2]
+        return any(
+            ending in _differentiated(source.text)
+            for source in self._sources.values()
+            if source.text
+        )
 
     def loops(self, frame: Frame) -> tuple[int, ...]:
         """First lines of the loops around ``frame`` within its function, outermost first."""
@@ -152,6 +193,67 @@ def _stored_in_loop(text: str, line: int, name: str) -> bool | None:
     return outermost is not None and _stores_into(outermost, name)
 
 
+@lru_cache(maxsize=512)
+def _rebinds(text: str, line: int, name: str, until: int) -> bool:
+    tree = _tree(text)
+    loop: ast.AST | None = None
+    for node in _path(tree, line, line) if tree is not None else ():
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            loop = None
+        elif isinstance(node, (ast.For, ast.While, ast.AsyncFor)):
+            loop = node
+    if not isinstance(loop, (ast.For, ast.While, ast.AsyncFor)):
+        return False
+    if not isinstance(loop, ast.While) and name in _places(loop.target):
+        return True
+    for statement in _every_turn(loop.body):
+        on_the_way = line < statement.lineno or statement.lineno < until
+        if until > line:
+            on_the_way = line < statement.lineno < until
+        if statement.lineno == until or not on_the_way:
+            continue
+        if name in _stores(statement, None) and name not in set(_reads(_head(statement))):
+            return True
+    return False
+
+
+def _every_turn(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a loop's body that no condition can leave out."""
+    for statement in body:
+        if isinstance(statement, (ast.Try, ast.With, ast.AsyncWith)):
+            yield from _every_turn(statement.body)
+        else:
+            yield statement
+
+
+@lru_cache(maxsize=64)
+def _nones(text: str) -> frozenset[str]:
+    names: set[str] = set()
+    tree = _tree(text)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            value = node.value
+            if isinstance(value, ast.Constant) and value.value is None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names.update(n.rpartition(".")[2] for t in targets for n in _places(t))
+    return frozenset(names)
+
+
+@lru_cache(maxsize=64)
+def _differentiated(text: str) -> frozenset[str]:
+    names: set[str] = set()
+    tree = _tree(text)
+    for node in ast.walk(tree) if tree is not None else ():
+        if not isinstance(node, ast.Call):
+            continue
+        if _callee(node) == "grad":
+            inputs = [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "inputs")]
+            names.update(n.rpartition(".")[2] for i in inputs for n in _reads(i))
+        elif _callee(node) == "requires_grad_" and isinstance(node.func, ast.Attribute):
+            names.add(spell(node.func.value).rpartition(".")[2])
+    return frozenset(names)
+
+
 def _stores_into(scope: ast.AST, name: str) -> bool:
     return any(
         isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name
@@ -187,19 +289,22 @@ def _statement(
         return None
     last = end_line if end_line is not None else line
     holder: ast.stmt | None = None
+    numbers: set[str] = set()
     for node in _path(tree, line, last):
         if isinstance(node, ast.stmt):
             holder = node
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            numbers = set(_numbers(node.args))
     if holder is None:
         return None
     lines = _lines(text)
     expression = _expression(holder, lines, line, column, last, end_column)
     stores = tuple(_stores(holder, expression))
-    imported = _imported(text)
+    never = _imported(text) | numbers
 
     def loaded(node: ast.AST) -> list[str]:
         names = dict.fromkeys(_reads(node))
-        return [name for name in names if name.partition(".")[0] not in imported]
+        return [name for name in names if name.partition(".")[0] not in never]
 
     reads = tuple(loaded(expression or _head(holder)))
     target_reads: list[str] = []
@@ -218,7 +323,20 @@ def _statement(
         varies=_varies(holder, expression),
         text=_one_line(lines, holder),
         gathers=_gathers(holder),
+        line=holder.lineno,
+        end_line=holder.end_lineno or holder.lineno,
     )
+
+
+def _numbers(arguments: ast.arguments) -> Iterator[str]:
+    """Parameters whose default is a number: they hold no tensor."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = arguments.defaults
+    pairs = [*zip(positional[len(positional) - len(defaults) :], defaults, strict=True)]
+    pairs += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)  # type: ignore[arg-type]
+    for argument, default in pairs:
+        if isinstance(default, ast.Constant) and isinstance(default.value, (int, float)):
+            yield argument.arg
 
 
 def _within(outer: ast.AST, inner: ast.AST) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from onegraph.diagnosis.naming import Naming
 from onegraph.diagnosis.story import Story
 from onegraph.diagnosis.syntax import Syntax
-from onegraph.trace import EngineCall, Shared, Site
+from onegraph.trace import Binding, EngineCall, Frame, Shared, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,10 @@ class Telling:
     sites: dict[str, tuple[Site, ...]]
     shared: Shared
     syntax: Syntax
+    # The live names of everything that crosses over, the one of `name` first.
+    carried: tuple[Binding, ...] = ()
+    # Whether those names still hold the very tensors.
+    held: bool = False
 
     @property
     def stepped(self) -> frozenset[str] | None:
@@ -44,6 +48,11 @@ class Telling:
         """The tensor, by its name if it has one."""
         return f"`{self.name}`" if self.name else "an earlier result"
 
+    def frames(self, role: str) -> tuple[Frame, ...]:
+        """The call chain at a role's best site."""
+        found = self.sites.get(role)
+        return found[0].frames if found else ()
+
     def line(self, role: str) -> str | None:
         """``file:line`` of a role's best site."""
         found = self.sites.get(role)
@@ -61,6 +70,11 @@ class Telling:
             return ""
         statement = self.syntax.statement(found[0].frames[0])
         return statement.text if statement else ""
+
+    @property
+    def loops(self) -> bool:
+        """Whether the failing call stands in a loop, or its line has run before."""
+        return self.same_line or any(self.syntax.loops(f) for f in self.frames("failed"))
 
     @property
     def same_line(self) -> bool:

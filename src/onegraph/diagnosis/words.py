@@ -29,7 +29,10 @@ def summary(t: Telling) -> str:
         "carried-state": f"{it} goes from {freed} into {failed} with its history, which the "
         f"backward of {freed} had already used up.",
         "built-outside-loop": f"{it} was computed once, and every turn calls backward through "
-        "that one computation; the first turn used it up.",
+        "that one computation; the first turn used it up."
+        if t.loops
+        else f"{it} was computed once, and both backward calls go through that one computation; "
+        "the first one used it up.",
         "cached-on-module": f"{it} was computed once and kept with its history; the first "
         "backward used that history up and a later one needs it again.",
         "several-losses-one-graph": f"Two losses share the computation of {it}; the backward of "
@@ -60,7 +63,7 @@ def why(t: Telling) -> str:
         "carried-state": f"{it} is used across steps with its history attached, so each loss "
         "reaches all earlier steps. A value may go on to the next step; its history may not.",
         "built-outside-loop": f"backward frees the graph it walks, and the part that made {it} is "
-        "not built again in the next turn.",
+        f"not built again {'in the next turn' if t.loops else 'for the second one'}.",
         "cached-on-module": f"backward frees the graph it walks, and {it} is not computed again: "
         "the stored tensor still points to the freed part.",
         "several-losses-one-graph": f"each backward frees all it reaches, so the part that made "

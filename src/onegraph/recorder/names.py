@@ -136,20 +136,21 @@ def _grad(tensor: torch.Tensor) -> torch.Tensor | None:
 def _parts(value: Any, name: str) -> Iterator[tuple[str, Any, str | None]]:
     """(name, part, how it is held) of what an object holds."""
     if isinstance(value, Mapping):
+        kept = "dict" if _rebuildable(value) else "item"
         for count, (key, part) in enumerate(list(value.items())):
             if count >= ITEMS:
                 break
             if isinstance(key, str):
-                yield f'{name}["{key}"]', part, "item"
+                yield f'{name}["{key}"]', part, kept
             elif isinstance(key, int):
-                yield f"{name}[{key}]", part, "item"
+                yield f"{name}[{key}]", part, kept
             else:
                 yield f"{name}[...]", part, "item"
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
         for field in value._fields:
-            yield f"{name}.{field}", getattr(value, field), "attribute"
+            yield f"{name}.{field}", getattr(value, field), "field"
     elif isinstance(value, (list, tuple, deque)):
-        kind = "tuple" if type(value) is tuple else "list" if type(value) is list else "item"
+        kind = _sequence_kind(value)
         for position, part in enumerate(list(value)[:ITEMS]):
             yield f"{name}[{position}]", part, kind
         if len(value) > ITEMS:
@@ -168,7 +169,7 @@ def _parts(value: Any, name: str) -> Iterator[tuple[str, Any, str | None]]:
     elif isinstance(value, GeneratorType):
         if value.gi_frame is not None:
             for local, part in list(value.gi_frame.f_locals.items()):
-                yield local, part, "local"
+                yield local, part, "generator"
         return
     elif isinstance(value, CellType):
         try:
@@ -189,9 +190,10 @@ def _parts(value: Any, name: str) -> Iterator[tuple[str, Any, str | None]]:
         return
     attributes = plain_dict(value)
     if attributes and not isinstance(value, type):
+        frozen = getattr(getattr(type(value), "__dataclass_params__", None), "frozen", False)
         for key, part in list(attributes.items())[: 4 * ITEMS]:
             if isinstance(key, str):
-                yield f"{name}.{key}", part, "attribute"
+                yield f"{name}.{key}", part, "frozen" if frozen else "attribute"
         yield from _of_class(type(value), name)
     elif isinstance(value, type):
         yield from _of_class(value, name)
@@ -200,6 +202,18 @@ def _parts(value: Any, name: str) -> Iterator[tuple[str, Any, str | None]]:
             yield f"{name}.{slot}", object.__getattribute__(value, slot), "attribute"
         except AttributeError:
             continue
+
+
+def _rebuildable(value: Mapping[Any, Any]) -> bool:
+    return type(value) is dict and all(isinstance(part, torch.Tensor) for part in value.values())
+
+
+def _sequence_kind(value: Any) -> str:
+    """How a sequence holds its elements: whether it holds tensors alone, and can be written to."""
+    tensors = all(isinstance(part, torch.Tensor) for part in value)
+    if type(value) is tuple:
+        return "tuple" if tensors else "mixed"
+    return "list" if type(value) is list and tensors else "item"
 
 
 def plain_dict(value: Any) -> dict[Any, Any]:

@@ -48,7 +48,7 @@ def of_finding(finding: Finding, report: Report, width: int, *, source: bool) ->
             names = finding.names if role == "joined" else ()
             rows.append((role, _row(site, names, report, width, source=source)))
         if role in finding.unknown:
-            text = f"{_ROLE_WORDS.get(role, role)} unknown: {finding.unknown[role]}"
+            text = f"{_ROLE_WORDS.get(role, role)} is unknown: {finding.unknown[role]}"
             parts = _wrap(text, width - 2)
             rows.append((role, [Line((("  ", ""), (part, "dim"))) for part in parts]))
     space = MOST_LINES - len(head) - len(tail)
@@ -73,12 +73,12 @@ def _shared(finding: Finding, width: int) -> list[Line]:
 
 
 _ROLE_WORDS = {
-    "built": "made by",
-    "joined": "taken in by",
-    "freed": "freed by",
-    "failed": "failed at",
-    "mutated": "written by",
-    "needed": "saved by",
+    "built": "the line that made it",
+    "joined": "the line that took it in",
+    "freed": "the call that freed it",
+    "failed": "the line that failed",
+    "mutated": "the line that wrote to it",
+    "needed": "the line that saved it",
 }
 
 
@@ -86,6 +86,8 @@ def _head(finding: Finding, report: Report, width: int) -> list[Line]:
     level = finding.level
     rank = report.process.rank
     where = f" (rank {rank})" if rank is not None else ""
+    if report.outcome == "finished" and level == "error":
+        where += " (caught)"  # the program dealt with it and went on to its end
     certainty = "probably: " if finding.certainty == "likely" else ""
     tag = f"[{finding.cause}]"
     title = f"{level}{where}: {certainty}{finding.headline or finding.summary}"
@@ -229,13 +231,14 @@ def _fix(lead: str, remedy: Remedy, width: int) -> list[Line]:
     title = remedy.title + (":" if remedy.edit else "")
     lines = _paragraph(lead, title, width)
     if remedy.edit:
+        edit = remedy.edit.text
         last = lines[-1].text
-        if cell_len(last) + 4 + cell_len(remedy.edit) <= width:
-            lines[-1] = Line((*lines[-1].parts, ("    ", ""), (remedy.edit, "edit")))
-        elif len(indent) + 2 + cell_len(remedy.edit) <= width:
-            lines.append(Line(((indent + "  ", ""), (remedy.edit, "edit"))))
+        if cell_len(last) + 4 + cell_len(edit) <= width:
+            lines[-1] = Line((*lines[-1].parts, ("    ", ""), (edit, "edit")))
+        elif len(indent) + 2 + cell_len(edit) <= width:
+            lines.append(Line(((indent + "  ", ""), (edit, "edit"))))
         else:
-            for part in _wrap(remedy.edit, width - len(indent) - 2):
+            for part in _wrap(edit, width - len(indent) - 2):
                 lines.append(Line(((indent + "  ", ""), (part, "edit"))))
     note = {"same": "", "truncates": "", "changes": ""}[remedy.effect] + remedy.effect_note
     for part in _wrap(f"({note})", width - len(indent)):

@@ -4,6 +4,8 @@ from onegraph.trace.graph import Graph, State
 from onegraph.trace.model import (
     Binding,
     Certainty,
+    Change,
+    Edit,
     EngineCall,
     Failure,
     Finding,
@@ -24,6 +26,8 @@ from onegraph.trace.model import (
 __all__ = [
     "Binding",
     "Certainty",
+    "Change",
+    "Edit",
     "EngineCall",
     "Failure",
     "Finding",

@@ -84,7 +84,17 @@ def _remedy(remedy: Remedy) -> dict[str, Any]:
         "effect_note": remedy.effect_note,
         "patch": remedy.patch,
         "verified": remedy.verified,
-        "edit": remedy.edit,
+        "edit": remedy.edit.text if remedy.edit else None,
+        "changes": [
+            {
+                "file": c.file,
+                "line": c.line,
+                "end_line": c.end_line,
+                "text": c.text,
+                "after": c.after,
+            }
+            for c in (remedy.edit.changes if remedy.edit else ())
+        ],
     }
 
 

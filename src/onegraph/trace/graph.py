@@ -98,8 +98,8 @@ class Graph:
                     stack.append(other)
         return seen
 
-    def leads_to(self, node: int) -> bytearray:
-        """One byte a node: 1 when it leads to ``node``, itself included."""
+    def leads_to(self, ends: Iterable[int]) -> bytearray:
+        """One byte a node: 1 when it leads to one of ``ends``, themselves included."""
         parents: list[list[int]] = [[] for _ in range(len(self))]
         start, target = self.start, self.target
         for parent in range(len(self)):
@@ -107,8 +107,9 @@ class Graph:
                 if child >= 0:
                     parents[child].append(parent)
         seen = bytearray(len(self))
-        seen[node] = 1
-        stack = [node]
+        stack = list(ends)
+        for node in stack:
+            seen[node] = 1
         while stack:
             for parent in parents[stack.pop()]:
                 if not seen[parent]:

@@ -206,6 +206,28 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """Lines of a file to replace by a statement, or to follow by it when ``after``.
+
+    An empty text removes the lines. The statement is indented as the first of them is.
+    """
+
+    file: str
+    line: int
+    end_line: int
+    text: str
+    after: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Code to print with a remedy, and what it changes where that can be told."""
+
+    text: str
+    changes: tuple[Change, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Remedy:
     """One thing to do about a finding, in words, with what it does to the gradient."""
 
@@ -214,7 +236,7 @@ class Remedy:
     effect_note: str
     patch: str | None = None
     verified: bool | None = None
-    edit: str | None = None
+    edit: Edit | None = None
 
 
 @dataclass(frozen=True, slots=True)
