@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from onegraph.trace import Trace
+from onegraph.trace import Trace, messages
 
 TRACE_ATTRIBUTE = "__onegraph_trace__"
 
@@ -43,18 +43,24 @@ class Session:
             self.warnings.remove()
         self.patches.remove()
 
-    def _failed(self, ordinal: int, error: BaseException, outputs: Any) -> None:
+    def _failed(
+        self, ordinal: int, error: BaseException, outputs: Any, inputs: Sequence[Any]
+    ) -> None:
         """Read the graph while it still stands, once for each exception."""
         from onegraph.recorder import autopsy, torchapi
+        from onegraph.recorder.faults import tell_fault
 
-        if not torchapi.explained(torchapi.message_of(error)) or hasattr(error, TRACE_ATTRIBUTE):
+        symptom = messages.symptom_of(torchapi.message_of(error))
+        if symptom not in messages.OF_ENGINE or hasattr(error, TRACE_ATTRIBUTE):
             return
+        if symptom == messages.READY_TWICE and self.recorder.engine.parent[ordinal - 1]:
+            return  # the call that the program made shows the whole graph
         if len(self.traces) >= 20:
             return
         try:
-            trace = autopsy.of_engine_failure(self.recorder, ordinal, error, outputs)
+            trace = autopsy.of_engine_failure(self.recorder, ordinal, error, outputs, inputs)
         except Exception as fault:
-            own_fault(fault)
+            tell_fault(fault)
             return
         if trace is None:
             return
@@ -73,17 +79,24 @@ class Session:
     def trace_of(self, error: BaseException) -> Trace | None:
         """The trace of an exception, read now if reading was not due before."""
         from onegraph.recorder import autopsy, torchapi
+        from onegraph.recorder.faults import tell_fault
 
         for link in _chain(error):
             trace = getattr(link, TRACE_ATTRIBUTE, None)
             if trace is not None:
                 return trace  # type: ignore[no-any-return]
         for link in _chain(error):
-            if torchapi.explained(torchapi.message_of(link)) and link.__traceback__ is not None:
+            symptom = messages.symptom_of(torchapi.message_of(link))
+            if symptom is not None and link.__traceback__ is not None:
+                read = (
+                    autopsy.of_saved_access
+                    if symptom in messages.OF_ENGINE
+                    else autopsy.of_operation
+                )
                 try:
-                    trace = autopsy.of_saved_access(self.recorder, link, link.__traceback__)
+                    trace = read(self.recorder, link, link.__traceback__)
                 except Exception as fault:
-                    own_fault(fault)
+                    tell_fault(fault)
                     trace = None
                 if trace is not None:
                     self.traces.append(trace)
@@ -93,12 +106,19 @@ class Session:
     def all_traces(self, last: Trace | None = None) -> list[Trace]:
         """What was seen fail, the failure that ended the program first."""
         from onegraph.recorder import autopsy
+        from onegraph.recorder.faults import tell_fault
 
         traces = list(self.traces)
         if last is not None:
             traces = [last, *(trace for trace in traces if trace is not last)]
-        if not traces and self.recorder.notes:
-            traces = [autopsy.of_nothing(self.recorder)]
+        if not traces and self.recorder.lines:
+            # Only a program that ran to its end shows what it never used.
+            try:
+                end = autopsy.of_the_end(self.recorder)
+            except Exception as fault:
+                tell_fault(fault)
+                end = None
+            traces = [end] if end is not None else []
         return traces
 
 
@@ -109,19 +129,6 @@ def _chain(error: BaseException) -> list[BaseException]:
         links.append(link)
         link = link.__cause__ or link.__context__
     return links
-
-
-def own_fault(fault: Exception) -> None:
-    import traceback
-
-    if os.environ.get("ONEGRAPH_DEBUG"):
-        traceback.print_exception(fault)
-    else:
-        print(
-            f"onegraph: could not read the graph ({type(fault).__name__}: {fault}); "
-            "set ONEGRAPH_DEBUG=1 for the details",
-            file=sys.stderr,
-        )
 
 
 class Use:

@@ -22,6 +22,36 @@ from onegraph.trace import Process, codec
 TRACES = Path(__file__).parent / "traces"
 
 EXPECTED = {
+    "accumulated-graph": """\
+warning: the graph that `total_loss` keeps alive grows with every step (7
+  nodes a step) [accumulated-graph]
+  train.py:15   total_loss += loss
+                ^^^^^^^^^^^^^^^^^^ `total_loss` holds the history of every step
+why: a tensor with history keeps alive all that it was computed from.
+fix: Keep the number: loss.item(), or loss.detach() to stay on the device
+     (the value is for reading; no backward needs its history)
+more: onegraph explain accumulated-graph
+""",
+    "buffer-update": """\
+error: `codebook.codes` was changed after the forward pass that still needs it
+  [buffer-update]
+  train.py:13   self.codes[nearest] = 0.9 * self.codes[nearest] + 0.1 * z.detac…
+                ^^^^^^^^^^^^^^^^^^^
+      wrote to `codebook.codes` in place (version 0 → 1)
+  train.py:11   distance = torch.cdist(z, self.codes)
+                           ^^^^^^^^^^^^^^^^^^^^^^^^^^
+      had saved `codebook.codes` for its backward
+  train.py:26   loss.backward()   needs the value from before that write
+                ^^^^^^^^^^^^^^^
+why: the forward pass saved `codebook.codes` to compute gradients with; the
+     update then changed the buffer itself, before the backward that needs its
+     old values.
+fix: Write to `codebook.codes` after the backward that needs its old value
+     (the graph is used up by then)
+or:  Use a copy in the forward pass: self.codes.clone()
+     (the graph then saves the copy, which no update touches)
+more: onegraph explain buffer-update
+""",
     "built-outside-loop": """\
 error: this backward needs a graph that an earlier backward already freed
   [built-outside-loop]
@@ -115,6 +145,24 @@ or:  Start every step from a fresh `隐藏状态` when the steps are independent
 not a fix: retain_graph=True makes every step longer and slower than the last.
 more: onegraph explain carried-state
 """,
+    "comparison-cut": """\
+error: `loss` cannot be differentiated: nothing it was computed from requires
+  a gradient [comparison-cut]
+  train.py:11   wrong = (score > 0) != (spam == 1)
+                         ^^^^^^^^^
+      history ends here: a comparison has no derivative
+  train.py:14   loss.backward()                   has nothing to differentiate
+                ^^^^^^^^^^^^^^^
+why: the gradients of model.0.bias, model.0.weight, model.2.bias and 1 more
+     would have to pass train.py:11.
+fix: Compute the loss from the scores, and keep the comparison for the metric
+     (cross entropy or the like: it falls where the accuracy rises, and has a
+     gradient)
+or:  Use a soft comparison, such as sigmoid((a - b) / temperature)
+     (the loss is another one)
+not a fix: loss.requires_grad_(), which only hides it.
+more: onegraph explain comparison-cut
+""",
     "compile": """\
 error: this backward needs a graph that an earlier backward already freed
   [compile]
@@ -137,6 +185,52 @@ fix: Add the losses and call backward once:
 or:  Leave the shared part out of the compiled region
      (eager code frees only the nodes that a backward walks)
 more: onegraph explain compile
+""",
+    "data-or-numpy-cut": """\
+error: `loss` cannot be differentiated: nothing it was computed from requires
+  a gradient [data-or-numpy-cut]
+  train.py:16   loss = (importance * torch.tensor(losses)).sum()
+                                     ^^^^^^^^^^^^^^^^^^^^
+      the value is taken out here, without its history
+  train.py:18   loss.backward()                   has nothing to differentiate
+                ^^^^^^^^^^^^^^^
+why: the gradients of heads.0.bias, heads.0.weight, heads.1.bias and 5 more
+     would have to pass train.py:16.
+fix: Compute with the tensor itself: torch.stack keeps history
+     (the gradient then reaches what lies behind)
+not a fix: loss.requires_grad_(), which only hides it.
+more: onegraph explain data-or-numpy-cut
+""",
+    "derived-tensor-optimised": """\
+error: `shift` is computed, so an optimizer cannot train it
+  [derived-tensor-optimised]
+  train.py:10   optimizer = torch.optim.Adam([turn, shift], lr=0.1)
+                            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      gives the optimizer a computed tensor
+  train.py:9   shift = 0.01 * torch.randn(3, requires_grad=True)
+                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      it is computed here
+why: an optimizer changes tensors in place between steps. A computed tensor
+     follows from its leaves: those are what there is to train.
+fix: Give the optimizer the leaf, and compute the tensor from it in every step
+     (the gradient then passes through the computation to the leaf)
+or:  Make the computed value a leaf: shift = shift.detach().requires_grad_()
+     (what it was computed from is then no longer trained)
+more: onegraph explain derived-tensor-optimised
+""",
+    "detach-cut": """\
+error: probably: `loss` cannot be differentiated: nothing it was computed from
+  requires a gradient [detach-cut]
+  train.py:11   forecast = model(past).detach()   detach() ends the history here
+                           ^^^^^^^^^^^^^^^^^^^^
+  train.py:15   loss.backward()                   has nothing to differentiate
+                ^^^^^^^^^^^^^^^
+why: the gradients of model.0.bias, model.0.weight, model.2.bias and 1 more
+     would have to pass train.py:11.
+fix: Remove the detach() where the gradient is to pass
+     (the gradient then reaches what lies behind)
+not a fix: loss.requires_grad_(), which only hides it.
+more: onegraph explain detach-cut
 """,
     "grad-then-backward": """\
 error: this backward needs a graph that an earlier backward already freed
@@ -163,6 +257,117 @@ or:  Pass retain_graph=True to autograd.grad when its result is only used as a
      (several true derivatives of one graph: it stays in memory until backward)
 more: onegraph explain grad-then-backward
 """,
+    "inplace-activation": """\
+error: `h` was changed after the forward pass that still needs it
+  [inplace-activation]
+  train.py:15   return x + gate * self.act(h)
+                                  ^^^^^^^^^^^
+      wrote to `h` in place (version 0 → 1)
+  train.py:14   gate = torch.sigmoid(self.gate(h))
+                                     ^^^^^^^^^^^^ had saved `h` for its backward
+  train.py:25   loss.backward()   needs the value from before that write
+                ^^^^^^^^^^^^^^^
+why: the forward pass saved `h` to compute gradients with; inplace=True then
+     wrote the activation over it.
+fix: Use the activation without inplace=True
+     (it then makes a new tensor, at the cost of its memory)
+more: onegraph explain inplace-activation
+""",
+    "inplace-op": """\
+error: `gain` was changed after the forward pass that still needs it
+  [inplace-op]
+  train.py:12   gain += 1   wrote to `gain` in place (version 0 → 1)
+                ^^^^^^^^^
+  train.py:11   gain = torch.sigmoid(equaliser(sound))
+                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      had saved `gain` for its backward
+  train.py:15   loss.backward()   needs the value from before that write
+                ^^^^^^^^^^^^^^^
+why: the forward pass saved `gain` to compute gradients with; the write then
+     changed that very memory, and a gradient from the new values would be
+     wrong.
+fix: Make a new tensor instead of writing over `gain`:    gain = gain + 1
+     (the old value stays for backward, at the cost of its memory)
+more: onegraph explain inplace-op
+""",
+    "needless-retain": """\
+warning: retain_graph=True keeps a graph that nothing uses     [needless-retain]
+  train.py:12   loss.backward(retain_graph=True)
+                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      keeps 6 nodes in each of 8 turns
+why: no later call walked what it kept or made, in 2 turns that were watched of
+     8; until the graph goes, its saved tensors stay in memory.
+fix: Leave retain_graph=True out
+     (the gradients are the same, and backward frees the graph as it goes)
+more: onegraph explain needless-retain
+""",
+    "no-grad-inplace-write": """\
+error: `items` was changed after the forward pass that still needs it
+  [no-grad-inplace-write]
+  train.py:15   items.clamp_(min=0)   wrote to `items` in place (version 0 → 1)
+                ^^^^^^^^^^^^^^^^^^^
+  train.py:11   loss = nn.functional.mse_loss(users @ items, ratings)
+                                              ^^^^^^^^^^^^^
+      had saved `items` for its backward
+  train.py:16   loss.backward()   needs the value from before that write
+                ^^^^^^^^^^^^^^^
+why: the forward pass saved `items` to compute gradients with; no_grad and
+     detach keep a write out of the graph, but it still changes the memory that
+     the graph had saved.
+fix: Write to `items` after the backward that needs its old value
+     (the graph is used up by then)
+or:  Compute with a copy: items.clone() in the forward pass
+     (the graph then saves the copy, which the write does not touch)
+not a fix: .data instead of no_grad: it hides the write, and the gradient is
+           wrong.
+more: onegraph explain no-grad-inplace-write
+""",
+    "no-grad-scope": """\
+error: probably: `loss` cannot be differentiated: nothing it was computed from
+  requires a gradient [no-grad-scope]
+  train.py:6   torch.set_grad_enabled(False)     gradients are switched off here
+               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  train.py:17   loss.backward()                   has nothing to differentiate
+                ^^^^^^^^^^^^^^^
+why: train.py:15 computed it while gradients were off.
+fix: Use `with torch.no_grad():` around what needs no gradient: it ends by
+     itself
+     (set_grad_enabled(False) as a call stays in force)
+not a fix: loss.requires_grad_(), which only hides it.
+more: onegraph explain no-grad-scope
+""",
+    "non-differentiable-op": """\
+error: `loss` cannot be differentiated: nothing it was computed from requires
+  a gradient [non-differentiable-op]
+  train.py:11   chosen = scores.argmax(dim=1)
+                         ^^^^^^^^^^^^^^^^^^^^
+      history ends here: argmax has no derivative
+  train.py:14   loss.backward()                   has nothing to differentiate
+                ^^^^^^^^^^^^^^^
+why: the gradients of model.0.bias, model.0.weight, model.2.bias and 1 more
+     would have to pass train.py:11.
+fix: Compute the loss from the scores before argmax
+     (the loss is another one)
+not a fix: loss.requires_grad_(), which only hides it.
+more: onegraph explain non-differentiable-op
+""",
+    "nonleaf-grad-read": """\
+error: `image` has no .grad: it is computed, and only leaves keep theirs
+  [nonleaf-grad-read]
+  train.py:13   attack = image.detach() + 0.1 * image.grad.sign()
+                                                ^^^^^^^^^^^^^^^
+      the gradient of `image` is None
+  train.py:11   image = pixels.requires_grad_() / 0.3 - 1.5
+                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      computes `image`: it is no leaf
+why: backward passes the gradient of a computed tensor on and drops it, unless
+     it was asked to retain it.
+fix: Make it a leaf before its use: image = image.detach().requires_grad_()
+     (gradients then stop there, as an iteration over inputs wants)
+or:  Call retain_grad() on `image` before backward
+     (its gradient is then kept beside those of the leaves)
+more: onegraph explain nonleaf-grad-read
+""",
     "optimizer-step-between": """\
 error: `encoder.2.weight` was changed after the forward pass that still needs
   it [optimizer-step-between]
@@ -170,14 +375,16 @@ error: `encoder.2.weight` was changed after the forward pass that still needs
                 ^^^^^^^^^^^^^^^^
   train.py:14   features = encoder(x)
                            ^^^^^^^^^^
-      had saved encoder.2.weight for its backward
+      had saved `encoder.2.weight` for its backward
   train.py:21   label_loss.backward()   needs the value from before that write
                 ^^^^^^^^^^^^^^^^^^^^^
-  train.py:18   depth_loss.backward(retain_graph=True)   kept the graph alive
+  train.py:18   depth_loss.backward(retain_graph=True)
                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      retain_graph kept the graph alive, not the values
 why: the forward pass saved `encoder.2.weight` to compute gradients with; new
      values were then written into the same memory, and a gradient from those
-     would be wrong.
+     would be wrong. retain_graph=True kept the graph, so this came to light
+     instead of a second backward.
 fix: Finish every backward of this forward before the write:
        (depth_loss + label_loss).backward()
      (both losses then use the same weights, and one step follows both)
@@ -185,6 +392,21 @@ or:  Run the forward pass again after the write
      (the second loss then uses the new weights; costs a forward pass)
 not a fix: retain_graph=True, which keeps the graph but not the old values.
 more: onegraph explain optimizer-step-between
+""",
+    "rebinding-does-nothing": """\
+error: probably: `adapted["0.weight"]` is not part of what is differentiated
+  [rebinding-does-nothing]
+  train.py:13   weight = adapted[name].requires_grad_()
+      gives another name to the tensor; the module keeps its own
+  train.py:16   slopes = torch.autograd.grad(loss, list(adapted.values()))
+                         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      asks for the gradient of what was not used
+why: an assignment to a variable changes what the name means, not what the
+     module holds.
+fix: Run the module with those tensors: torch.func.functional_call(model,
+     params, x)
+     (the loss is then computed from them)
+more: onegraph explain rebinding-does-nothing
 """,
     "reentrant-checkpoint": """\
 error: this backward needs a graph that an earlier backward already freed
@@ -338,6 +560,32 @@ or:  Make the target under torch.no_grad()
 not a fix: retain_graph=True; the target would still be trained.
 more: onegraph explain undetached-target
 """,
+    "unused-module": """\
+error: `mix.weight` is not part of what is differentiated        [unused-module]
+  cut is unknown: no line was seen that uses it
+  train.py:23   slopes = torch.autograd.grad(loss, weights)
+                         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      asks for the gradient of what was not used
+why: the loss was not computed from it, so there is no gradient to give.
+fix: Use `mix.weight` in what is differentiated, or do not ask for its gradient
+     (a tensor that was not used has no gradient)
+or:  Pass allow_unused=True where it is meant to be unused
+     (its gradient is then None)
+more: onegraph explain unused-module
+""",
+    "zero-gradient-op": """\
+warning: probably: `model.0.bias`, `model.0.weight` and 2 more got only zeros
+  for gradients in 8 steps [zero-gradient-op]
+  train.py:10   parcels = torch.round(model(shops))
+                          ^^^^^^^^^^^^^^^^^^^^^^^^^
+      round has a derivative that is zero everywhere
+behind it: model.0.bias, model.0.weight, model.2.bias, model.2.weight
+why: round is flat, so the gradient of everything before it is exactly zero;
+     nothing raises, and nothing is learned.
+fix: Keep round out of the loss, or estimate its gradient
+     (the loss is another one)
+more: onegraph explain zero-gradient-op
+""",
 }
 
 
@@ -392,7 +640,12 @@ def test_why_is_short(name):
 def test_retain_graph_is_a_remedy_only_where_it_is_right(name):
     """retain_graph is offered for several true derivatives of one graph and nowhere else."""
     (finding,) = report_of(name).findings
-    offered = [r for r in finding.remedies if "retain_graph" in f"{r.title}{r.effect_note}{r.edit}"]
+    texts = {r: f"{r.title}{r.effect_note}{r.edit}" for r in finding.remedies}
+    offered = [
+        r
+        for r, text in texts.items()
+        if "retain_graph" in text and "Leave retain_graph" not in text
+    ]
     assert bool(offered) == (finding.cause == "grad-then-backward")
     for remedy in offered:
         assert "memory" in remedy.effect_note

@@ -25,6 +25,19 @@ class Ended:
     err: str
 
 
+# A report at the end of what a program says on stderr.
+_REPORT = re.compile(
+    r"\n(error|warning)( \(caught\))?: .*\nmore: onegraph explain \S+\n\Z", re.DOTALL
+)
+
+
+def without_report(ended: Ended) -> Ended:
+    """The same without a report at its end, which has to be there."""
+    err, count = _REPORT.subn("", ended.err)
+    assert count == 1, ended.err
+    return Ended(ended.status, ended.out, err)
+
+
 @dataclass(frozen=True)
 class Pair:
     """The same program twice."""

@@ -9,8 +9,9 @@ from types import ModuleType
 from typing import Any
 
 from onegraph.cli.deliver import Wanted, deliver, undisturbed
+from onegraph.recorder.faults import tell_fault
 from onegraph.recorder.frames import forget, uncounted
-from onegraph.watch import Session, Use, own_fault
+from onegraph.watch import Session, Use
 
 
 class RecordedRank:
@@ -45,7 +46,7 @@ class RecordedRank:
             outcome = "finished" if error is None else "raised"
             deliver(self.wanted, traces, outcome, 0 if error is None else 1, error, rank=rank)
         except Exception as fault:
-            own_fault(fault)
+            tell_fault(fault)
 
 
 def patch(module: ModuleType, wanted: Wanted) -> None:

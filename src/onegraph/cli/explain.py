@@ -16,25 +16,6 @@ from typing import TextIO
 NAME = "explain"
 HELP = "print a page on a cause: a failing program, its report, the repair"
 
-# The causes of the report's contract that no rule of this version decides, in words.
-NOT_YET = {
-    "inplace-op": "a saved tensor was changed in place",
-    "inplace-activation": "a layer with inplace=True changed a saved tensor",
-    "buffer-update": "a buffer was updated between forward and backward",
-    "no-grad-inplace-write": "a write under no_grad changed a saved tensor",
-    "detach-cut": "detach() cut the gradient",
-    "data-or-numpy-cut": ".data, NumPy or .item() cut the gradient",
-    "no-grad-scope": "a no_grad scope cut the gradient",
-    "non-differentiable-op": "the gradient ends at an op without derivative",
-    "zero-gradient-op": "the gradient ends where the derivative is zero",
-    "comparison-cut": "the gradient ends at a comparison or a mask",
-    "nonleaf-grad-read": ".grad of a tensor that is no leaf is read",
-    "derived-tensor-optimised": "the optimizer holds a computed tensor",
-    "rebinding-does-nothing": "a name was bound anew, not the parameter",
-    "unused-module": "a module never took part",
-    "needless-retain": "nothing used the graph that was kept",
-    "accumulated-graph": "tensors with history are collected over steps",
-}
 MYTHS = "myths"
 
 
@@ -50,9 +31,7 @@ def main(options: argparse.Namespace) -> int:
     cause = options.cause.strip("[]")
     if cause in names():
         return _write(page(cause, colour=_colour(sys.stdout)))
-    if cause in NOT_YET:
-        return _write(f"{cause}: {NOT_YET[cause]}; this version does not report it yet\n")
-    near = difflib.get_close_matches(cause, [*names(), *NOT_YET], n=1)
+    near = difflib.get_close_matches(cause, names(), n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     print(
         f"onegraph: no page on {cause!r}; {hint}`onegraph explain` lists the pages",
@@ -68,14 +47,11 @@ def names() -> list[str]:
 
 
 def contents() -> str:
-    """The list of pages, and of the causes that have none yet."""
+    """The list of pages."""
     lines = ["onegraph explain CAUSE prints a page on one of:", ""]
     for name in names():
         title = _read(_pages() / name / "text.md").partition("\n")[0]
         lines += _entry(name, title.partition(": ")[2])
-    lines += ["", "Causes that this version does not report yet:", ""]
-    for name, words in NOT_YET.items():
-        lines += _entry(name, words)
     return "\n".join(lines) + "\n"
 
 

@@ -10,6 +10,9 @@ from types import TracebackType
 NAME = "run"
 HELP = "run a program as python would, and explain a backward that fails"
 
+LEVELS = ("error", "warning", "note")
+FAILED_ON = 3
+
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # The programs that `onegraph explain` shows are a user's, wherever they are installed.
 _PAGES = _OWN + "pages" + os.sep
@@ -26,6 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", metavar="FILE", help="save what was seen, for `onegraph report`")
     parser.add_argument("--no-source", action="store_true", help="show no lines of the program")
     parser.add_argument("--notes", action="store_true", help="also tell what is odd but allowed")
+    parser.add_argument(
+        "--fail-on",
+        choices=LEVELS,
+        metavar="LEVEL",
+        help="exit with status 3 when a finding is an error, a warning or worse, a note or worse",
+    )
     parser.add_argument("target", metavar="program", help=argparse.SUPPRESS)
     parser.add_argument("args", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
@@ -43,12 +52,12 @@ def main(options: argparse.Namespace) -> int:
         json=_absolute(options.json),
         trace=_absolute(options.trace),
         source=not options.no_source,
-        notes=options.notes,
+        notes=options.notes or options.fail_on == "note",
         command=(*spelled, options.target, *options.args),
     )
     folder = os.getcwd()
     watch = Program(
-        notes=options.notes,
+        notes=wanted.notes,
         folder=folder,
         code=options.target if kind == "code" else None,
         package=kind == "module",
@@ -56,6 +65,7 @@ def main(options: argparse.Namespace) -> int:
     )
 
     process = os.getpid()
+    found: set[str] = set()
 
     def tell(outcome: launch.Outcome) -> None:
         if os.getpid() != process:
@@ -66,10 +76,13 @@ def main(options: argparse.Namespace) -> int:
         kept = outcome.exception if not isinstance(outcome.exception, SystemExit) else None
         with undisturbed():
             traces = watch.finish(error)
-            deliver(wanted, traces, outcome.kind, outcome.exit_status, kept)
+            report = deliver(wanted, traces, outcome.kind, outcome.exit_status, kept)
+        found.update(finding.level for finding in report.findings)
 
     try:
-        return launch.run(target, strip=strip, report=tell)
+        status = launch.run(target, strip=strip, report=tell)
+        grave = LEVELS[: LEVELS.index(options.fail_on) + 1] if options.fail_on else ()
+        return FAILED_ON if found.intersection(grave) else status
     except launch.UsageError as error:
         print(f"onegraph: {error.message}", file=sys.stderr)
         return error.status

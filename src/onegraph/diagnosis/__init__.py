@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onegraph.diagnosis import harmless, overwritten, second_backward
+from onegraph.diagnosis import (
+    harmless,
+    inplace_modified,
+    no_history,
+    refused,
+    second_backward,
+    silent,
+    special,
+)
 from onegraph.trace import Finding, Trace
 
 Rule = Callable[[Trace], list[Finding]]
 
-RULES: tuple[Rule, ...] = (second_backward.rule, overwritten.rule)
+RULES: tuple[Rule, ...] = (
+    second_backward.rule,
+    inplace_modified.rule,
+    refused.rule,
+    no_history.rule,
+    special.rule,
+    silent.rule,
+)
 NOTES: tuple[Rule, ...] = (harmless.rule,)
 
 

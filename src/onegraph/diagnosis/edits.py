@@ -194,7 +194,7 @@ def _assignment(bindings: tuple[Binding, ...]) -> str | None:
         fields = ", ".join(f"{last_part(b.name)}={b.name}.detach()" for b in bindings)
         return f"{owner} = {owner}._replace({fields})" if _PATH.fullmatch(owner) else None
     # What grows or goes by another key in every step is not mended element by element.
-    if not holders <= {"local", "attribute", "default"}:
+    if not holders <= {"local", "global", "attribute", "default"}:
         return None
     if not all(_PATH.fullmatch(b.name) for b in bindings):
         return None

@@ -150,6 +150,36 @@ def read(trace: Trace) -> Story | None:
     )
 
 
+def between(trace: Trace, node: int, failed: EngineCall, kept: EngineCall) -> Story | None:
+    """The story of a graph that an earlier call walked and kept, and that leads to ``node``.
+
+    None when nothing in the failing graph is newer than that call.
+    """
+    graph = trace.graph
+    leads = graph.leads_to([node])
+    crossing = tuple(_in_time(graph, leads, kept))
+    if not crossing or graph.epoch[node] >= kept.ordinal:
+        return None
+    again = tuple(
+        c
+        for c in trace.calls
+        if c.ordinal < failed.ordinal and c.site == failed.site and c.site is not None
+    )
+    return Story(
+        trace=trace,
+        failed=failed,
+        raising=node,
+        freed=kept,
+        proved=True,
+        in_time=crossing,
+        crossing=crossing,
+        in_share=(),
+        shared=bytearray(len(graph)),
+        leads=leads,
+        again=again,
+    )
+
+
 def _may_have_freed(graph: Graph, node: int, call: EngineCall) -> bool | None:
     """Whether a call can have freed a node: True or False where known, None where possible."""
     if call.retain or call.ordinal <= graph.epoch[node]:

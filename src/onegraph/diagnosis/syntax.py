@@ -6,7 +6,7 @@ Everything here is inferred from text, so it only ever adds names to facts read 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -32,6 +32,8 @@ class Statement:
     varies: bool
     text: str
     gathers: bool
+    collects: bool
+    written: str | None
     line: int
     end_line: int
 
@@ -63,6 +65,12 @@ class Syntax:
             frames=site.frames[level:],
         )
 
+    def line(self, file: str, number: int) -> str:
+        """A line of a source, "" where there is none."""
+        source = self._sources.get(file)
+        lines = _lines(source.text) if source is not None else []
+        return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
     def _excerpt(self, frame: Frame) -> str:
         source = self._sources.get(frame.file)
         lines = _lines(source.text) if source is not None else []
@@ -75,6 +83,42 @@ class Syntax:
         part[-1] = part[-1][: frame.end_column]
         part[0] = part[0][frame.column :]
         return "\n".join(part)
+
+    def collectors(self, name: str) -> list[tuple[str, int, str]]:
+        """(file, line, collection) of the calls that put something into a collection so named."""
+        ending = name.rpartition(".")[2]
+        return [
+            (file, line, spelled)
+            for file, source in self._sources.items()
+            if source.text
+            for line, spelled in _collectors(source.text)
+            if spelled.rpartition(".")[2] == ending
+        ]
+
+    def collected(self, frame: Frame) -> tuple[int, str] | None:
+        """(line, collection) where the result of the statement at a frame is collected after it."""
+        source = self._sources.get(frame.file)
+        statement = self.statement(frame)
+        if source is None or not source.text or statement is None:
+            return None
+        return _collected(source.text, statement.end_line, statement.stores)
+
+    def rebound(self, frame: Frame) -> tuple[int, tuple[str, ...]] | None:
+        """(line, names) where the function of ``frame`` rebinds a loop's name for a parameter."""
+        source = self._sources.get(frame.file)
+        if source is None or not source.text:
+            return None
+        return _rebound(source.text, frame.line)
+
+    def out_of_place(self, frame: Frame) -> str | None:
+        """The statement at a frame, rewritten to make a new tensor instead of writing over one.
+
+        None where it is not a plain in-place operation on a name or an attribute.
+        """
+        source = self._sources.get(frame.file)
+        if source is None or not source.text:
+            return None
+        return _out_of_place(source.text, frame.line, frame.end_line or frame.line)
 
     def stored_in_loop(self, frame: Frame, name: str) -> bool | None:
         """Whether a loop around ``frame`` stores into the variable; None where it never is."""
@@ -191,6 +235,97 @@ def _stored_in_loop(text: str, line: int, name: str) -> bool | None:
     if not _stores_into(scope, name):
         return None
     return outermost is not None and _stores_into(outermost, name)
+
+
+@lru_cache(maxsize=64)
+def _collectors(text: str) -> tuple[tuple[int, str], ...]:
+    tree = _tree(text)
+    return tuple(
+        (node.lineno, spell(_without_index(node.func.value)))
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _COLLECT
+    )
+
+
+@lru_cache(maxsize=64)
+def _collected(text: str, line: int, names: tuple[str, ...]) -> tuple[int, str] | None:
+    tree = _tree(text)
+    scope: ast.AST | None = tree
+    for node in _path(tree, line, line) if tree is not None else ():
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            scope = node
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(scope) if scope is not None else ():
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _COLLECT
+            and node.lineno > line
+            and any(set(_reads(argument)) & set(names) for argument in node.args)
+        ):
+            found.append((node.lineno, spell(_without_index(node.func.value))))
+    return min(found) if found else None
+
+
+@lru_cache(maxsize=64)
+def _rebound(text: str, line: int) -> tuple[int, tuple[str, ...]] | None:
+    tree = _tree(text)
+    scope: ast.AST | None = tree
+    for node in _path(tree, line, line) if tree is not None else ():
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            scope = node
+    for loop in ast.walk(scope) if scope is not None else ():
+        if not isinstance(loop, ast.For) or "parameters()" not in spell(loop.iter):
+            continue
+        targets = set(_places(loop.target))
+        for statement in ast.walk(loop):
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                name = statement.targets[0].id
+                if name in targets:
+                    return statement.lineno, tuple(dict.fromkeys((name, *_reads(statement.value))))
+    return None
+
+
+@lru_cache(maxsize=64)
+def _out_of_place(text: str, line: int, end_line: int) -> str | None:
+    tree = _tree(text)
+    holder: ast.stmt | None = None
+    for node in _path(tree, line, end_line) if tree is not None else ():
+        if isinstance(node, ast.stmt):
+            holder = node
+    if isinstance(holder, ast.AugAssign):
+        place = holder.target
+        operated = spell(ast.BinOp(_loaded(place), holder.op, holder.value))
+        if isinstance(place, ast.Subscript):
+            whole = spell(_without_index(place))
+            return f"{whole} = {whole}.clone(); {spell(place)} = {operated}"
+        return f"{spell(place)} = {operated}"
+    call: ast.AST | None = None
+    result = ""
+    if isinstance(holder, ast.Assign) and len(holder.targets) == 1:
+        target = holder.targets[0]
+        if isinstance(target, ast.Subscript) and _plain(target):
+            whole = spell(_without_index(target))
+            return f"{whole} = {whole}.clone(); {spell(holder)}"
+        call, result = holder.value, spell(target)
+    elif isinstance(holder, ast.Expr):
+        call = holder.value
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    method, receiver = call.func.attr, call.func.value
+    if not method.endswith("_") or method in ("zero_", "fill_", "copy_"):
+        return None
+    if not isinstance(receiver, (ast.Name, ast.Attribute)) or not _plain(receiver):
+        return None
+    arguments = spell(ast.Call(ast.Name("f", ast.Load()), call.args, call.keywords))[1:]
+    return f"{result or spell(receiver)} = {spell(receiver)}.{method[:-1]}{arguments}"
+
+
+def _loaded(node: ast.expr) -> ast.expr:
+    """The same place, read instead of stored into."""
+    return ast.parse(ast.unparse(node), mode="eval").body
 
 
 @lru_cache(maxsize=512)
@@ -323,6 +458,8 @@ def _statement(
         varies=_varies(holder, expression),
         text=_one_line(lines, holder),
         gathers=_gathers(holder),
+        collects=_collects(holder),
+        written=_written(expression, never),
         line=holder.lineno,
         end_line=holder.end_lineno or holder.lineno,
     )
@@ -410,7 +547,7 @@ def _stores(holder: ast.stmt, expression: ast.expr | None) -> Iterator[str]:
             function.attr in _COLLECT
             or (function.attr.endswith("_") and not function.attr.endswith("__"))
         ):
-            yield spell(_without_index(function.value))
+            yield spell(_without_index(_receiver(function.value)))
         elif (
             isinstance(function, ast.Attribute)
             and function.attr in ("register_buffer", "register_parameter")
@@ -427,6 +564,15 @@ def _stores(holder: ast.stmt, expression: ast.expr | None) -> Iterator[str]:
             yield node.target.id
         elif isinstance(node, ast.comprehension) and node.iter is expression:
             yield from _places(node.target)
+
+
+def _receiver(node: ast.expr) -> ast.expr:
+    """`x` in `x.mul_(2)`: what a chain of in-place calls writes to."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if not node.func.attr.endswith("_"):
+            break
+        node = node.func.value
+    return node
 
 
 def _without_index(node: ast.expr) -> ast.expr:
@@ -559,6 +705,28 @@ def _basic(index: ast.expr) -> bool:
     return isinstance(
         index, (ast.Slice, ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Attribute)
     )
+
+
+def _written(expression: ast.expr | None, modules: Set[str]) -> str | None:
+    """`x` in `x.add_(y)` and `F.relu_(x)`: what an in-place call writes to."""
+    if not isinstance(expression, ast.Call) or not isinstance(expression.func, ast.Attribute):
+        return None
+    if not expression.func.attr.endswith("_") or expression.func.attr.endswith("__"):
+        return None
+    target = _receiver(expression.func.value)
+    if spell(target).partition(".")[0] in modules:
+        if not expression.args:
+            return None
+        target = expression.args[0]
+    return spell(_without_index(target)) if _plain(target) else None
+
+
+def _collects(holder: ast.stmt) -> bool:
+    """Whether the statement puts something into a collection."""
+    call = holder.value if isinstance(holder, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+        return call.func.attr in _COLLECT
+    return isinstance(holder, ast.Assign) and isinstance(holder.targets[0], ast.Subscript)
 
 
 def _gathers(holder: ast.stmt) -> bool:

@@ -19,19 +19,22 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
 from torch.autograd.graph import GradientEdge
 
 from onegraph.recorder import torchapi
-from onegraph.recorder.examination import Examination
-from onegraph.recorder.names import Names
+from onegraph.recorder.examination import Examination, library_name
+from onegraph.recorder.names import Names, parameter_names
 from onegraph.recorder.overwritten import overwritten
 from onegraph.recorder.session import Recorder
-from onegraph.recorder.sites import LAUNCHER
+from onegraph.recorder.sites import LAUNCHER, UserFiles
 from onegraph.recorder.sources import Places
 from onegraph.recorder.walk import StateReader
-from onegraph.trace import State, Trace
+from onegraph.trace import State, Trace, messages
+
+T = TypeVar("T")
 
 TIMEOUT_S = 60.0
 # Without a forked child the graph must stay small enough to be destroyed recursively.
@@ -39,39 +42,42 @@ LIMIT_IN_PROCESS = 10_000
 
 
 def of_engine_failure(
-    recorder: Recorder, ordinal: int, error: BaseException, outputs: Sequence[Any]
+    recorder: Recorder,
+    ordinal: int,
+    error: BaseException,
+    outputs: Sequence[Any],
+    inputs: Sequence[Any] = (),
 ) -> Trace | None:
     """The trace of an engine call that is raising just now; None when it cannot be had."""
-    frames = _live_frames(sys._getframe(1))
+    frames = live_frames(sys._getframe(1))
     roots = [o.node if isinstance(o, GradientEdge) else o.grad_fn for o in outputs]
     kind, message = type(error).__name__, torchapi.message_of(error)
 
     def build(limit: int | None) -> Trace:
         examination = Examination(recorder, roots, frames, ordinal, limit)
         failure = examination.engine_failure(kind, message)
-        if torchapi.CHANGED_MARK in message:
+        symptom = messages.symptom_of(message)
+        if symptom == messages.CHANGED:
             failure = replace(failure, overwritten=overwritten(examination, message))
+        elif symptom == messages.NO_GRAD:
+            lost = [o for o, root in zip(outputs, roots, strict=True) if root is None]
+            cut = examination.cut(next(iter(recorder.cuts.origins(lost)), None))
+            failure = replace(failure, names=examination.names_of(lost[:1]), cut=cut)
+        elif symptom == messages.UNUSED:
+            unused = [i for i in inputs if not examination.reaches(i)]
+            failure = replace(failure, names=examination.names_of(unused[:1]))
         return examination.trace(failure)
 
-    return _in_child(build)
+    return in_child(build)
 
 
 def of_saved_access(
     recorder: Recorder, error: BaseException, traceback: TracebackType
 ) -> Trace | None:
     """The trace of an exception raised by reading a saved tensor that was freed."""
-    frames: list[FrameType] = []
-    position: TracebackType | None = traceback
-    innermost: tuple[Any, int] | None = None
-    while position is not None:
-        code = position.tb_frame.f_code
-        if recorder.users[code.co_filename]:
-            frames.insert(0, position.tb_frame)
-            innermost = (code, position.tb_lasti)
-        position = position.tb_next
-    if innermost is None:
+    frames, chain = _user_chain(recorder, traceback)
+    if not chain:
         return None
-    chain = (innermost, *[(f.f_code, f.f_lasti) for f in frames[1:]])
     kind, message = type(error).__name__, torchapi.message_of(error)
 
     outputs = _engine_outputs(traceback)
@@ -84,7 +90,7 @@ def of_saved_access(
             failure = examination.access_failure(kind, message, chain, "")
             return examination.trace(replace(failure, kind="engine", raising=None, owner=None))
 
-        return _in_child(build_engine)
+        return in_child(build_engine)
 
     def build(limit: int | None) -> Trace | None:
         names = Names(frames, recorder.users)
@@ -96,21 +102,104 @@ def of_saved_access(
         examination = Examination(recorder, [node], frames, recorder.ordinal + 1, limit, names)
         return examination.trace(examination.access_failure(kind, message, chain, owner))
 
-    return _in_child(build)
+    return in_child(build)
 
 
-def of_nothing(recorder: Recorder) -> Trace:
+def of_operation(
+    recorder: Recorder, error: BaseException, traceback: TracebackType
+) -> Trace | None:
+    """The trace of an operation that torch refused, or that met the None of a missing gradient."""
+    frames, chain = _user_chain(recorder, traceback)
+    if not chain:
+        return None
+    kind, message = type(error).__name__, torchapi.message_of(error)
+    innermost = traceback
+    while innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    refused = innermost.tb_frame
+    library = refused.f_code.co_filename
+    symptom = messages.symptom_of(message)
+    read = None
+    if symptom == messages.NONLEAF_GRAD:
+        read = _grad_read(recorder, chain[0][0])
+        if read is None:
+            return None
+
+    def build(limit: int | None) -> Trace | None:
+        held: list[Any] = []
+        if symptom == messages.NONLEAF_OPTIMIZER:
+            held = _tensors_of(refused)
+        roots = [tensor.grad_fn for tensor in held]
+        examination = Examination(recorder, roots, frames, recorder.ordinal + 1, limit)
+        failure = examination.operation_failure(kind, message, chain)
+        if not recorder.users[library]:
+            failure = replace(failure, library=library_name(library))
+        names = examination.names_of(held[:1])
+        made = examination.made_by(read[1]) if read is not None else None
+        if examination.walk.roots:
+            made = examination.graph.site[examination.walk.roots[0]]
+        return examination.trace(
+            replace(failure, names=names, made=made if made is not None and made >= 0 else None)
+        )
+
+    return in_child(build)
+
+
+def _grad_read(recorder: Recorder, code: Any) -> tuple[int, int] | None:
+    """The last read in a function of a gradient that its tensor does not keep."""
+    for site, number in reversed(recorder.grad_reads):
+        if any(one is code for one, _ in recorder.sites.chains[site][:1]):
+            return site, number
+    return None
+
+
+def _tensors_of(frame: FrameType) -> list[Any]:
+    """The tensors with history among a frame's variables and their direct parts."""
+    found = []
+    for value in frame.f_locals.values():
+        parts = [value]
+        if isinstance(value, dict):
+            parts = list(value.get("params", ()))
+        found += [p for p in parts if isinstance(p, torch.Tensor) and p.grad_fn is not None]
+    return found
+
+
+def _user_chain(
+    recorder: Recorder, traceback: TracebackType
+) -> tuple[list[FrameType], tuple[tuple[Any, int], ...]]:
+    """The user's frames of a traceback, innermost first, and where each stands."""
+    frames: list[FrameType] = []
+    chain: list[tuple[Any, int]] = []
+    position: TracebackType | None = traceback
+    while position is not None:
+        code = position.tb_frame.f_code
+        if recorder.users[code.co_filename]:
+            frames.insert(0, position.tb_frame)
+            chain.insert(0, (code, position.tb_lasti))
+        position = position.tb_next
+    return frames, tuple(chain)
+
+
+def of_the_end(recorder: Recorder) -> Trace | None:
     """The trace of a program that ran to its end."""
-    examination = Examination(recorder, [], [], recorder.ordinal + 1, None, Names([], _NOBODY))
-    return examination.trace(None)
+
+    def build(limit: int | None) -> Trace:
+        names = Names([], recorder.users)
+        return Examination(recorder, [], [], recorder.ordinal + 1, limit, names).trace(None)
+
+    with torchapi.unseen():
+        recorder.finish()
+        return in_child(build)
 
 
-class _Nobody(dict[str, bool]):
-    def __missing__(self, key: str) -> bool:
-        return False
+def parameters_now(users: UserFiles, frame: FrameType | None, wanted: set[int]) -> dict[int, str]:
+    """The names of some parameters and other leaves, by their ids."""
 
+    def build(_: int | None) -> dict[int, str]:
+        names = Names([f for f in live_frames(frame) if users[f.f_code.co_filename]], users)
+        return {k: name for k, name in parameter_names(names).items() if k in wanted}
 
-_NOBODY: Any = _Nobody()
+    return in_child(build) or {}
 
 
 def _engine_outputs(traceback: TracebackType | None) -> Sequence[Any] | None:
@@ -123,7 +212,7 @@ def _engine_outputs(traceback: TracebackType | None) -> Sequence[Any] | None:
     return found
 
 
-def _live_frames(frame: FrameType | None) -> list[FrameType]:
+def live_frames(frame: FrameType | None) -> list[FrameType]:
     frames = []
     while frame is not None and frame.f_code.co_filename != LAUNCHER:
         frames.append(frame)
@@ -151,8 +240,11 @@ def _node_of(expression: str, names: Names) -> tuple[str, Any] | None:
     return freed[0] if len({id(node) for _, node in freed}) == 1 else None
 
 
-def _in_child(build: Callable[[int | None], Trace | None]) -> Trace | None:
-    """Run ``build`` in a forked child and bring its trace here."""
+def in_child(build: Callable[[int | None], T | None]) -> T | None:
+    """Run ``build`` in a forked child and bring here what it makes, a plain value.
+
+    It is given the number of nodes it may walk, None for no bound.
+    """
     if not hasattr(os, "fork"):
         return build(LIMIT_IN_PROCESS)
     read_end, write_end = os.pipe()

@@ -6,32 +6,53 @@ import os
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from types import FrameType
 from typing import Any
 
 import torch
+from torch.autograd.graph import GradientEdge
 
 from onegraph._version import __version__
 from onegraph.recorder import torchapi
+from onegraph.recorder.cuts import Cut
 from onegraph.recorder.names import Found, Names, parameter_names
-from onegraph.recorder.session import CHECKPOINT, CREATE, GRAD, RETAIN, WEIGHTED, Recorder
+from onegraph.recorder.session import (
+    CHECKPOINT,
+    CREATE,
+    GRAD,
+    LIBRARY,
+    RETAIN,
+    WEIGHTED,
+    Recorder,
+)
 from onegraph.recorder.sources import Places
 from onegraph.recorder.walk import Walk
+from onegraph.recorder.writes import LEAF, storage_of
 from onegraph.trace import (
     Binding,
+    CutOff,
     EngineCall,
     Failure,
     Graph,
+    Growing,
+    Lost,
     Process,
+    Retained,
     Stepped,
     Trace,
     Walked,
 )
+from onegraph.trace.messages import NO_GRAD, UNUSED, symptom_of
 
 CALLS_KEPT = 80
 BINDINGS_KEPT = 4_000
 RUNS_KEPT = 16
 STEPS_KEPT = 12
+NAMES_KEPT = 4
+# So many steps without a gradient are needed to call it lost, so many turns to call it unused.
+LOST_AFTER = 3
+RETAINED_AFTER = 3
 
 
 class Examination:
@@ -51,7 +72,12 @@ class Examination:
         self.walk = Walk(roots, *([] if limit is None else [limit]))
         users = recorder.users
         self.names = names or Names([f for f in frames if users[f.f_code.co_filename]], users)
-        self.parameters = parameter_names(self.names)
+        self.parameters = {**recorder.training.names, **parameter_names(self.names)}
+        self.storages = {
+            storage_of(found.value): self.parameters[id(found.value)]
+            for found in self.names.tensors
+            if id(found.value) in self.parameters
+        }
         self.places = Places(recorder.sites, recorder.folder, recorder.texts)
         self._sites: dict[int, int] = {}
         self._chains: list[Any] = []
@@ -138,7 +164,7 @@ class Examination:
             known = self._sites[number] = len(self._chains)
             self._chains.append(self.recorder.sites.chains[number])
             if number in self.recorder.sites.via:
-                self._via[known] = _library(self.recorder.sites.via[number])
+                self._via[known] = library_name(self.recorder.sites.via[number])
         return known
 
     def _leaf_names(self) -> dict[int, str]:
@@ -156,6 +182,14 @@ class Examination:
         bindings = self._bindings()
         calls = self._calls()
         runs = self._runs()
+        # Only these are about history that is missing.
+        wanted = failure is None or symptom_of(failure.message) in (NO_GRAD, UNUSED)
+        cuts = self._cuts() if wanted else ()
+        ended = failure is None
+        lost = self._lost() if ended else ()
+        zero = self._zero() if ended else ()
+        growing = self._growing() if ended else ()
+        retained = self._retained() if ended else ()
         walked = self._walked() if self.recorder.notes and failure is None else ()
         return Trace(
             versions=versions(),
@@ -170,6 +204,12 @@ class Examination:
             failure=failure,
             walked=walked,
             stepped=self._stepped(),
+            cuts=cuts,
+            lost=lost,
+            moved=bool(self.recorder.training.stepped),
+            zero=zero,
+            growing=growing,
+            retained=retained,
             sources=self.places.sources,
             blind=tuple(self.recorder.blind),
             lines_recorded=self.recorder.lines,
@@ -201,6 +241,67 @@ class Examination:
             raising=0,
             owner=owner,
         )
+
+    def operation_failure(self, kind: str, message: str, chain: Any) -> Failure:
+        """The failure of an operation at ``chain``."""
+        self._chains.append(chain)
+        return Failure(
+            kind="operation",
+            type=kind,
+            message=message,
+            step=None,
+            site=len(self._chains) - 1,
+            frames=(),
+        )
+
+    # -- tensors outside the graph ---------------------------------------------------------------
+
+    def names_of(self, tensors: Iterable[Any]) -> tuple[str, ...]:
+        """The live names of some tensors, the nearest first."""
+        wanted = {id(tensor) for tensor in tensors}
+        found = [f for f in self.names.tensors if id(f.value) in wanted]
+        found.sort(key=lambda f: (".param_groups[" in f.name, f.steps, len(f.name)))
+        own = [self.parameters[i] for i in wanted if i in self.parameters]
+        return tuple(dict.fromkeys((*own, *(f.name for f in found))))[:NAMES_KEPT]
+
+    def reaches(self, tensor: Any) -> bool:
+        """Whether the graph holds the tensor's node."""
+        if isinstance(tensor, GradientEdge):
+            return tensor.node in self.walk.index
+        if tensor.grad_fn is not None:
+            return tensor.grad_fn in self.walk.index
+        return any(getattr(node, "variable", None) is tensor for node in self.walk.nodes)
+
+    def made_by(self, number: int) -> int:
+        """The site of this thread's node of a number, -1 where it is unknown."""
+        return self._locate([(number, 0)], lambda _: "")[0][1]
+
+    def cut(self, found: Cut | None) -> int | None:
+        """Index of a cut among the trace's."""
+        return None if found is None else self._cuts_kept.index(found)
+
+    @property
+    def _cuts_kept(self) -> list[Cut]:
+        return sorted(self.recorder.cuts.known.values(), key=lambda cut: cut.order)
+
+    def _cuts(self) -> tuple[CutOff, ...]:
+        result = []
+        for cut in self._cuts_kept:
+            site, off = self.site(cut.site), self.site(cut.off) if cut.off else -1
+            names = {self.parameters[i] for i in cut.leaves if i in self.parameters}
+            result.append(
+                CutOff(
+                    site=site if site >= 0 else None,
+                    cause=cut.cause,
+                    func=cut.func,
+                    off=off if off >= 0 else None,
+                    names=tuple(sorted(names)),
+                    runs=cut.runs,
+                    epoch=cut.epoch,
+                    joined=cut.joined,
+                )
+            )
+        return tuple(result)
 
     def _bindings(self) -> tuple[Binding, ...]:
         held: list[tuple[Found, Any, int]] = []
@@ -359,20 +460,96 @@ class Examination:
 
     def _stepped(self) -> tuple[Stepped, ...]:
         """The latest in-place writes to trained leaves, gathered by line and time."""
-        owners: dict[int, tuple[int, ...]] = {
-            number: key if isinstance(key, tuple) else (key,)
-            for key, number in self.recorder.targets.items()
-        }
-        groups: dict[tuple[int, int], set[int]] = {}
-        for tape in self.recorder.all_tapes():
-            for target, site, epoch, _ in tape.writes(max(0, self.ordinal - STEPS_KEPT)):
-                groups.setdefault((epoch, site), set()).update(owners.get(target, ()))
+        groups: dict[tuple[int, int], set[str]] = {}
+        names = self.storages
+        for write in self.recorder.writes.since(max(0, self.ordinal - STEPS_KEPT)):
+            if write.flags & LEAF:
+                name = names.get(write.storage, "")
+                groups.setdefault((write.epoch, write.site), set()).update([name] if name else [])
         result = []
         for (epoch, site), written in sorted(groups.items()):
             index = self.site(site)
-            names = {self.parameters[i] for i in written if i in self.parameters}
-            result.append(Stepped(index if index >= 0 else None, epoch, tuple(sorted(names))))
+            result.append(Stepped(index if index >= 0 else None, epoch, tuple(sorted(written))))
         return tuple(result)
+
+    # -- what shows only when a program ends -----------------------------------------------------
+
+    def _lost(self) -> tuple[Lost, ...]:
+        """The parameters that optimizers stepped over, with the cuts that they lie behind."""
+        result = []
+        for key, (kind, steps) in self.recorder.training.lost(LOST_AFTER).items():
+            cuts = tuple(k for k, cut in enumerate(self._cuts_kept) if key in cut.leaves)
+            name = self.parameters.get(key, "")
+            result.append(Lost(name, "zero" if kind == "zero" else "none", steps, cuts))
+        return tuple(sorted(result, key=lambda lost: lost.name))
+
+    def _zero(self) -> tuple[tuple[int, str], ...]:
+        places = []
+        for number, kind in self.recorder.training.zero_nodes.items():
+            site = self.made_by(number)
+            if site >= 0:
+                places.append((site, kind.partition("Backward")[0].lower()))
+        return tuple(dict.fromkeys(places))
+
+    def _growing(self) -> tuple[Growing, ...]:
+        result = []
+        for found in self.recorder.growth.found.values():
+            made = self.made_by(found.number)
+            result.append(
+                Growing(
+                    name=found.name,
+                    made=made if made >= 0 else None,
+                    container=found.container,
+                    tensors=found.tensors,
+                    steps=found.until - found.since,
+                    nodes=found.nodes,
+                    bytes=found.bytes,
+                    per=found.per,
+                )
+            )
+        return tuple(result)
+
+    def _retained(self) -> tuple[Retained, ...]:
+        """Lines that kept a graph in each of their first turns, with no use of it in any."""
+        log = self.recorder.engine
+        turns: dict[int, list[int]] = {}
+        for k in range(len(log)):
+            if not log.parent[k]:
+                turns.setdefault(log.site[k], []).append(k + 1)
+        result = []
+        for number, calls in turns.items():
+            flags = log.flags[calls[0] - 1]
+            if len(calls) < RETAINED_AFTER or not flags & RETAIN or flags & LIBRARY:
+                continue
+            apart = set(turns) - {log.site[k - 1] for k in range(calls[0], calls[1] + 1)}
+            if any(turns[other][-1] > calls[0] for other in apart):
+                continue  # another line's call comes less often, and may use what many turns made
+            pairs = [pair for pair in pairwise(calls) if pair[0] in log.reached][:2]
+            watched = [self._unused(*pair) for pair in pairs]
+            if len(watched) == 2 and all(watched):
+                site = self.site(number)
+                nodes = len(log.reached[calls[0]])
+                result.append(
+                    Retained(
+                        site if site >= 0 else None, bool(flags & CREATE), 2, len(calls), nodes
+                    )
+                )
+        return tuple(result)
+
+    def _unused(self, kept: int, following: int) -> bool:
+        """Whether nothing up to the line's next turn used the graph that a call kept or made."""
+        log = self.recorder.engine
+        mine = set(log.reached[kept])
+        made = range(log.number[kept - 1], log.after[kept - 1])
+        for ordinal in range(kept + 1, following + 1):
+            if log.parent[ordinal - 1] == kept:
+                continue
+            marks = log.reached.get(ordinal)
+            if marks is None or not mine.isdisjoint(marks):
+                return False
+            if len(made) and any(mark >> 16 in made for mark in marks):
+                return False
+        return True
 
     def _walked(self) -> tuple[Walked, ...]:
         """Groups of engine calls that walked the same nodes with no harm done."""
@@ -410,7 +587,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def _library(filename: str) -> str:
+def library_name(filename: str) -> str:
     """``torch/utils/data/dataset.py`` for a file of an installed package."""
     parts = filename.replace(os.sep, "/").split("/site-packages/")
     return parts[-1]

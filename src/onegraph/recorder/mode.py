@@ -10,6 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from onegraph.recorder import torchapi
+from onegraph.recorder.effects import FIRST, GRADIENT, Effects
 from onegraph.recorder.frames import forget, uncounted
 
 if TYPE_CHECKING:
@@ -18,24 +19,6 @@ if TYPE_CHECKING:
 
 # Python would note here which warnings it has shown; see `warn` for where they belong.
 __warningregistry__ = None
-
-# Entries of the tape that are no interval: an in-place write without a node.
-WRITE = -1
-
-_IN_PLACE = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__")
-_IN_PLACE_EXCEPT = ("requires_grad_", "retain_grad", "share_memory_", "rename_", "detach_")
-
-
-class InPlace(dict[Any, bool]):
-    """Maps an overridable function to whether it writes into its first argument."""
-
-    def __missing__(self, func: Any) -> bool:
-        name = getattr(func, "__name__", "")
-        writes = name in _IN_PLACE or (
-            name.endswith("_") and not name.endswith("__") and name not in _IN_PLACE_EXCEPT
-        )
-        self[func] = writes
-        return writes
 
 
 class Recording(TorchFunctionMode):
@@ -56,8 +39,11 @@ def make_mode(recorder: Recorder, tape: Tape) -> Recording:
     kinds = recorder.sites.kinds
     entries = tape.entries
     note = entries.extend
-    in_place = recorder.in_place
-    note_write = recorder.note_write
+    effects = Effects()
+    note_effect = recorder.note_effect
+    look = recorder.look_for_cut
+    stemming = recorder.cuts.stemming
+    join = recorder.cuts.join
     unseen = torchapi.unseen
     tensor, parameter = torch.Tensor, torch.nn.Parameter
     # Between a module's caller and its `forward`, and known at a glance.
@@ -72,11 +58,11 @@ def make_mode(recorder: Recorder, tape: Tape) -> Recording:
             args: Any = (),
             kwargs: dict[str, Any] | None = None,
         ) -> Any:
-            looks = True
+            plain = True
             if types:
                 # Attributes of plain tensors come with their type, and are read all the time.
-                looks = types[0] is not tensor and types[0] is not parameter
-                if looks and _left_to_subclasses(func, types):
+                plain = types[0] is tensor or types[0] is parameter
+                if not plain and _left_to_subclasses(func, types):
                     return NotImplemented
             before = number()
             try:
@@ -113,12 +99,27 @@ def make_mode(recorder: Recorder, tape: Tape) -> Recording:
                     recorder.reseal(tape)
                 note((before - tape.last, after - before, site))
                 tape.last = after
-            elif looks and in_place[func]:
-                if types:
+            try:
+                effect = effects[func]
+                if effect:
+                    if effect == GRADIENT and result is not None:
+                        pass
+                    elif plain:
+                        note_effect(tape, effect, func, args, kwargs, result, after)
+                    else:
+                        with unseen():
+                            note_effect(tape, effect, func, args, kwargs, result, after)
+                elif kwargs and "out" in kwargs:
                     with unseen():
-                        note_write(tape, args)
-                else:
-                    note_write(tape, args)
+                        note_effect(tape, FIRST, func, args, kwargs, result, after)
+                elif after != before:
+                    if stemming:
+                        with unseen():
+                            join(args, kwargs)
+                elif plain and type(result) is tensor and not result.requires_grad:
+                    look(func, args, kwargs, result)
+            except Exception as fault:
+                recorder.fault(fault)
             return result
 
     return RecordingMode()

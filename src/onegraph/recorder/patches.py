@@ -122,8 +122,13 @@ class Patches:
             tape = self._tape()
             if not recorder.active or self._regions.compiles():
                 return original(t_outputs, *args, **kwargs)
-            with torchapi.unseen():
-                ordinal = recorder.begin(t_outputs, args, kwargs)
+            try:
+                with torchapi.unseen():
+                    ordinal = recorder.begin(t_outputs, args, kwargs)
+            except Exception as fault:
+                # A fault of ours is not to become one of the program.
+                recorder.fault(fault)
+                return original(t_outputs, *args, **kwargs)
             if tape is not None and tape.suspended is not None:
                 tape = None
             before = number() if number is not None else 0
@@ -135,7 +140,7 @@ class Patches:
                 return original(t_outputs, *args, **kwargs)
             except BaseException as error:
                 with torchapi.unseen():
-                    failed(ordinal, error, t_outputs)
+                    failed(ordinal, error, t_outputs, _inputs(args, kwargs))
                 forget(error)
                 raise
             finally:
@@ -223,6 +228,12 @@ class Patches:
                     _let_go()
 
         return _bootstrap_inner
+
+
+def _inputs(args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
+    """What an engine call was to differentiate by, empty for all leaves."""
+    inputs = args[3] if len(args) > 3 else kwargs.get("inputs", ())
+    return inputs if isinstance(inputs, (tuple, list)) else ()
 
 
 _ABSENT: Any = object()

@@ -8,15 +8,22 @@ import threading
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch.autograd.graph import GradientEdge
 
 from onegraph.recorder import torchapi
-from onegraph.recorder.mode import InPlace, make_mode
+from onegraph.recorder.cuts import LIBRARY_SCOPE, Cuts
+from onegraph.recorder.effects import DATA, GRADIENT, INDICES, SWITCH, VALUE
+from onegraph.recorder.faults import tell_fault
+from onegraph.recorder.growth import Growing, Growth, due, size
+from onegraph.recorder.mode import make_mode
 from onegraph.recorder.sites import SiteTable, UserFiles
 from onegraph.recorder.tape import PatternStore, Tape
+from onegraph.recorder.training import ZERO_KINDS, Training
+from onegraph.recorder.writes import OptimizerFiles, Writes, has_history, targets_of
 
 # The nodes that an engine call walks are noted for the first turns of each call's line, while
 # that stays cheap: it makes "which call freed this node" exact where programs usually fail.
@@ -24,10 +31,25 @@ WALK_TURNS = 3
 WALK_NODES = 2_000
 WALK_CALLS = 64
 ROOTS_KEPT = 1_000
+GRAD_READS_KEPT = 64
 # The tapes of threads that have ended.
 FINISHED_KEPT = 8_192
 
-RETAIN, CREATE, GRAD, WEIGHTED, CHECKPOINT = 1, 2, 4, 8, 16
+RETAIN, CREATE, GRAD, WEIGHTED, CHECKPOINT, LIBRARY = 1, 2, 4, 8, 16, 32
+
+
+# The code of torch's that stands between a program's call and the engine.
+_ENTRANCES = tuple(
+    os.path.join("torch", *path)
+    for path in (("_tensor.py",), ("overrides.py",), ("autograd", "__init__.py"))
+)
+
+
+# The code of `torch.no_grad` and its like.
+_SCOPES = tuple(
+    os.path.join("torch", *path)
+    for path in (("autograd", "grad_mode.py"), ("utils", "_contextlib.py"))
+)
 
 
 class EngineLog:
@@ -36,10 +58,12 @@ class EngineLog:
     def __init__(self) -> None:
         self.site = array("i")
         self.flags = array("B")
-        self.thread = array("h")
+        self.thread = array("i")
         self.number = array("q")
+        # The counter just after the call: between lie the nodes that it made itself.
+        self.after = array("q")
         self.root = array("q")
-        self.output = array("H")
+        self.output = array("i")
         self.parent = array("i")
         self.roots: dict[int, list[tuple[int, int]]] = {}
         self.reached: dict[int, array[int]] = {}
@@ -64,7 +88,13 @@ class Recorder:
         self.notes = notes
         self.users = UserFiles()
         self.sites = SiteTable(self.users)
-        self.in_place = InPlace()
+        self.writes = Writes()
+        self._optimizers = OptimizerFiles()
+        self.cuts = Cuts()
+        self.training = Training()
+        self.growth = Growth()
+        # (site, number of the tensor's node) where `.grad` of a non-leaf was read and was None.
+        self.grad_reads: list[tuple[int, int]] = []
         self.store = PatternStore()
         self.engine = EngineLog()
         self.tapes: dict[int, Tape] = {}
@@ -72,7 +102,6 @@ class Recorder:
         self.ordinal = 0
         self.open: dict[int, list[int]] = {}
         self.blind: list[str] = list(torchapi.missing())
-        self.targets: dict[Any, int] = {}
         self.kinds: dict[str, int] = {}
         self.failures: list[Any] = []
         self.active = False
@@ -83,6 +112,12 @@ class Recorder:
         self.texts: dict[str, str] = {}
         self._lock = threading.Lock()
         self._next_tape = 0
+
+    def fault(self, fault: Exception) -> None:
+        """Say once that onegraph itself failed; what it cannot note then stays unknown."""
+        if "onegraph failed" not in self.blind:
+            self.blind.append("onegraph failed")
+            tell_fault(fault)
 
     # -- threads ---------------------------------------------------------------------------
 
@@ -138,43 +173,100 @@ class Recorder:
 
     def note(self, tape: Tape, before: int, after: int, depth: int) -> None:
         """Note a call that is not overridable; ``depth`` counts frames up to its caller."""
-        frame = sys._getframe(depth)
-        chain_key = self._key(frame)
-        site = self.sites.known.get(chain_key)
-        if site is None:
-            site = self.sites.add(chain_key, frame)
+        site = self._site(sys._getframe(depth))
         tape.entries.extend((before - tape.last, after - before, site))
         tape.last = after
 
-    def _key(self, frame: Any) -> object:
-        """The site key of the nearest two user frames, as the mode builds it."""
-        users = self.users
+    def _site(self, caller: Any) -> int:
+        """The site of the nearest two user frames, by the key that the mode makes of them."""
+        users, frame, user = self.users, caller, None
         found: list[int] = []
         while frame is not None and len(found) < 2:
             code = frame.f_code
             if users[code.co_filename]:
+                user = user or frame
                 found.append(id(code) + frame.f_lasti)
             frame = frame.f_back
-        return tuple(found) if len(found) == 2 else found[0] if found else 0
+        key: object = tuple(found) if len(found) == 2 else found[0] if found else 0
+        site = self.sites.known.get(key)
+        return self.sites.add(key, user, caller) if site is None else site
 
-    def note_write(self, tape: Tape, args: Sequence[Any]) -> None:
-        """Note an in-place write that made no node, when it goes to tensors that are trained."""
-        target = args[0] if args else None
-        if isinstance(target, (list, tuple)):
-            if not target or not getattr(target[0], "requires_grad", False):
-                return
-            key: Any = tuple(map(id, target))
-        elif getattr(target, "requires_grad", False):
-            key = id(target)
+    def note_effect(
+        self,
+        tape: Tape,
+        effect: int,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any] | None,
+        result: Any,
+        number: int,
+    ) -> None:
+        """Note what a call seen by the mode did besides making nodes, see `Effects`."""
+        caller = sys._getframe(2)
+        if effect == SWITCH:
+            self.cuts.switch(bool(args and args[0]), partial(self._scope, caller))
+        elif effect in (VALUE, DATA):
+            if args and isinstance(args[0], torch.Tensor):
+                if has_history(args[0]):
+                    site_of = partial(self._site, caller)
+                    self.cuts.look(func, args[:1], None, result, site_of, self.ordinal)
+                elif self.cuts.stemming and effect == VALUE:
+                    self.cuts.to_array(args[0], func, self.ordinal)
+        elif effect == INDICES:
+            parts = result if isinstance(result, tuple) else (result,)
+            for part in parts:
+                if isinstance(part, torch.Tensor) and not part.requires_grad:
+                    site_of = partial(self._site, caller)
+                    self.cuts.look(func, args, kwargs, part, site_of, self.ordinal)
+        elif effect == GRADIENT:
+            tensor = args[0]
+            if tensor.is_leaf:
+                if self._in_step(caller):
+                    self.training.missed(tensor)
+            elif not tensor.retains_grad:
+                node = torchapi.node_number(tensor.grad_fn)
+                self.grad_reads.append((self._site(caller), node))
+                del self.grad_reads[:-GRAD_READS_KEPT]
         else:
-            return
-        number = self.targets.setdefault(key, len(self.targets) + 1)
-        frame = sys._getframe(2)
-        chain_key = self._key(frame)
-        site = self.sites.known.get(chain_key)
-        if site is None:
-            site = self.sites.add(chain_key, frame)
-        tape.entries.extend((0, -number, site))
+            targets = targets_of(effect, args, kwargs)
+            file = caller.f_code.co_filename
+            stepping = bool(targets) and targets[0].requires_grad and self._in_step(caller)
+            if stepping:
+                self.training.wrote(targets)
+            # What an optimizer keeps for itself is in no graph.
+            if targets and not (self._optimizers[file] and not targets[0].requires_grad):
+                when = (self._site(caller), number, self.ordinal, tape.index)
+                self.writes.note(targets, func, file, when, stepping)
+
+    def _scope(self, frame: Any) -> int:
+        """The site that switches gradients off, `LIBRARY_SCOPE` where a library does for itself."""
+        while frame is not None and frame.f_code.co_filename.endswith(_SCOPES):
+            frame = frame.f_back
+        if frame is None or not self.users[frame.f_code.co_filename]:
+            return LIBRARY_SCOPE
+        return self._site(frame)
+
+    def _in_step(self, frame: Any) -> bool:
+        """Whether a call comes from an optimizer's step: of torch's or of one of the program's."""
+        code = frame.f_code
+        if self._optimizers[code.co_filename]:
+            return bool(code.co_name != "zero_grad")
+        if torch.is_grad_enabled() and code.co_name != "step":
+            return False
+        for _ in range(4):
+            if frame is None:
+                return False
+            if frame.f_code.co_name == "step":
+                return isinstance(frame.f_locals.get("self"), torch.optim.Optimizer)
+            frame = frame.f_back
+        return False
+
+    def look_for_cut(
+        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None, result: Any
+    ) -> None:
+        """See whether a call that made no node, but a tensor, cut history off."""
+        site_of = partial(self._site, sys._getframe(2))
+        self.cuts.look(func, args, kwargs, result, site_of, self.ordinal)
 
     # -- engine calls -------------------------------------------------------------------------
 
@@ -195,6 +287,8 @@ class Recorder:
         parent = stack[-1] if stack else 0
         if stack and _in_checkpoint(frame):
             flags |= CHECKPOINT
+        if self._by_library(frame):
+            flags |= LIBRARY
         roots = []
         for output in outputs:
             if isinstance(output, GradientEdge):
@@ -211,6 +305,7 @@ class Recorder:
             log.flags.append(flags)
             log.thread.append(-1 if tape is None else tape.index)
             log.number.append(torchapi.sequence_number() if torchapi.sequence_number else 0)
+            log.after.append(-1)
             log.root.append(roots[0][0] if roots else -1)
             log.output.append(roots[0][1] if roots else 0)
             log.parent.append(parent)
@@ -227,11 +322,64 @@ class Recorder:
         log.turns[site] += 1
         if (self.notes or log.turns[site] <= WALK_TURNS) and log.walks < WALK_CALLS:
             self._walk(ordinal, outputs)
+        if self.lines and not parent:
+            if due(log.turns[site]):
+                self._look(frame, log.thread[-1])
+            if self.training.due:
+                self._name_parameters(frame)
         stack.append(ordinal)
         return ordinal
 
+    def _by_library(self, frame: Any) -> bool:
+        """Whether a library, and not the program itself, called backward or grad."""
+        while frame is not None and not self.users[frame.f_code.co_filename]:
+            if not frame.f_code.co_filename.endswith(_ENTRANCES):
+                return True
+            frame = frame.f_back
+        return False
+
+    def _look(self, frame: Any, thread: int) -> None:
+        """See what the running functions hold on to, and measure what is new."""
+        from onegraph.recorder import autopsy
+
+        frames = autopsy.live_frames(frame)
+        for found in self.growth.look(frames, self.users, self._starts(thread)):
+            self._measure(found)
+
+    def _measure(self, found: Growing) -> None:
+        from onegraph.recorder import autopsy
+
+        tensors, found.sample = found.sample, None
+        found.nodes, found.bytes = autopsy.in_child(lambda _: size(tensors)) or (0, 0)
+
+    def _starts(self, thread: int) -> list[int]:
+        """A thread's sequence number at each of its engine calls."""
+        log = self.engine
+        return [n for n, t in zip(log.number, log.thread, strict=True) if t == thread]
+
+    def _name_parameters(self, frame: Any) -> None:
+        """Look up what parameters that get no gradient are called, while that can be found."""
+        from onegraph.recorder import autopsy
+
+        self.training.due = False
+        self.training.lookups += 1
+        wanted = {
+            *self.training.lost(1),
+            *(leaf for c in self.cuts.known.values() for leaf in c.leaves),
+        }
+        self.training.names.update(autopsy.parameters_now(self.users, frame, wanted))
+
+    def finish(self) -> None:
+        """See what the program still holds when it ends, that no backward ever used."""
+        tape = self.tape()
+        if tape is not None and self.lines:
+            for found in self.growth.unused(self.users, self._starts(tape.index)):
+                self._measure(found)
+
     def end(self, ordinal: int) -> None:
         """Note that an engine call is over, however it ended."""
+        if torchapi.sequence_number is not None:
+            self.engine.after[ordinal - 1] = torchapi.sequence_number()
         stack = self.open.get(threading.get_ident(), [])
         while stack and stack.pop() != ordinal:
             pass
@@ -251,7 +399,10 @@ class Recorder:
                 return
             number = torchapi.node_number(node)
             if number >= 0:
-                marks.append(self.mark(number, node.name()))
+                name = node.name()
+                marks.append(self.mark(number, name))
+                if name.startswith(ZERO_KINDS):
+                    self.training.zero_nodes.setdefault(number, name)
             for other, output in node.next_functions:
                 stack.append(other)
                 if other is not None and (output or _many(other.name())):

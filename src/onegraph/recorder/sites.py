@@ -53,6 +53,8 @@ class UserFiles(dict[str, bool]):
         if filename.startswith("<"):
             # Cells of a notebook; not code that libraries generate.
             return filename.startswith("<ipython")
+        if self._owned is None and filename.startswith(self._roots):
+            return False
         path = os.path.abspath(filename)
         if self._owned is not None and path.startswith(self._owned):
             return True

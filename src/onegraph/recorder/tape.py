@@ -37,7 +37,6 @@ class Stretch(NamedTuple):
         begins, ends, sites: disjoint ascending intervals, inner calls cut out of outer ones.
         runs: for each interval the first one of its unbroken run of the same expression.
         made: the site of each call that made nodes, in the order they ended.
-        writes: (target, site, next number) of each in-place write that made no node.
     """
 
     begins: list[int]
@@ -45,15 +44,13 @@ class Stretch(NamedTuple):
     sites: list[int]
     runs: list[int]
     made: list[int]
-    writes: list[tuple[int, int, int]]
 
 
 class Tape:
     """One thread's record.
 
     ``entries`` holds (gap, length, site) triples: the call made the ``length`` numbers that
-    follow ``last + gap``; a negative gap means it enclosed the calls noted before it, and a
-    negative length is the number of what an in-place write without a node wrote to. An engine
+    follow ``last + gap``; a negative gap means it enclosed the calls noted before it. An engine
     call that began inside is noted by its own stretch, see `seal`.
     """
 
@@ -158,12 +155,6 @@ class Tape:
                     break
             yield found
 
-    def writes(self, first_epoch: int) -> Iterator[tuple[int, int, int, int]]:
-        """(target, site, epoch, next number) of the in-place writes since ``first_epoch``."""
-        for begin, epoch, stretch in self._since(first_epoch):
-            for target, site, following in stretch.writes:
-                yield target, site, epoch, begin + following
-
     def runs(self, first_epoch: int) -> Iterator[tuple[int, int]]:
         """(site, epoch) of every call that made nodes since ``first_epoch``."""
         for _, epoch, stretch in self._since(first_epoch):
@@ -206,14 +197,10 @@ class _Reader:
 def _decode(values: array[int]) -> Stretch:
     last = 0
     intervals: list[Interval] = []
-    writes = []
     for gap, length, site in zip(values[::3], values[1::3], values[2::3], strict=True):
         begin = last + gap
-        if length < 0:
-            writes.append((-length, site, begin))
-        else:
-            last = begin + length
-            intervals.append((begin, last, site))
+        last = begin + length
+        intervals.append((begin, last, site))
     flat = _flatten(intervals)
     return Stretch(
         begins=[begin for begin, _, _ in flat],
@@ -221,7 +208,6 @@ def _decode(values: array[int]) -> Stretch:
         sites=[site for _, _, site in flat],
         runs=_runs(flat),
         made=[site for begin, end, site in intervals if end > begin],
-        writes=writes,
     )
 
 

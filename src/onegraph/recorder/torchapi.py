@@ -204,15 +204,10 @@ def rank() -> int | None:
 
 
 def message_of(error: BaseException) -> str:
-    """The message of an exception that torch itself raised, "" for any other.
+    """The message of an exception of one of Python's own types, "" for any other.
 
     A class of the program's may do anything in ``__str__``, so it is never asked.
     """
-    if type(error) is not RuntimeError or not error.args or type(error.args[0]) is not str:
+    if type(error) not in (RuntimeError, ValueError, AttributeError, TypeError):
         return ""
-    return error.args[0]
-
-
-def explained(message: str) -> bool:
-    """Whether an exception's message is one that onegraph explains."""
-    return "backward through the graph a second time" in message or CHANGED_MARK in message
+    return error.args[0] if error.args and type(error.args[0]) is str else ""

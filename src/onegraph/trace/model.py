@@ -111,12 +111,24 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """An in-place change of a tensor that the graph had saved."""
+    """An in-place change of a tensor that the graph had saved.
+
+    Args:
+        step: how many engine calls had begun.
+        op: the function that wrote, as torch calls it: ``add_``, ``__setitem__``.
+        tensors: how many tensors the expression wrote in that time.
+        silent: whether it ran where no history is kept: under no_grad, or on an alias without one.
+        step_of_optimizer: whether it was a part of an optimizer's step.
+        library: the library file that made the call, where it was not the user's own.
+    """
 
     site: int | None
     step: int
     op: str
     tensors: int
+    silent: bool = False
+    step_of_optimizer: bool = False
+    library: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,22 +142,106 @@ class Stepped:
 
 @dataclass(frozen=True, slots=True)
 class Overwritten:
-    """The saved tensor that was found changed."""
+    """The saved tensor that was found changed.
+
+    Args:
+        node: the node that had saved it.
+        kind: what the tensor is to the program, as far as it could be told.
+        names: live names of it, best first; of a leaf that of the parameter.
+        attribute: what the node calls it: ``self``, ``result``, ``weight``.
+        writes: all that wrote to its memory since, oldest first.
+        certain: whether the tensor was identified, and not just matched by its versions.
+    """
 
     node: int
-    name: str | None
+    kind: Literal["parameter", "buffer", "leaf", "tensor"]
+    names: tuple[str, ...]
+    attribute: str
     shape: tuple[int, ...]
     transposed: bool
     version_saved: int | None
     version_now: int | None
     writes: tuple[Write, ...]
+    certain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """A line that took a tensor with history and gave one without.
+
+    Args:
+        cause: which cause of the contract it is.
+        func: the function that did it, as torch calls it.
+        off: the line that had switched gradients off, where that was the reason.
+        names: the parameters and other leaves known to lie behind what was cut.
+        runs: how often it did.
+        epoch: how many engine calls had begun when it last did.
+        joined: whether what came out went into a graph all the same.
+    """
+
+    site: int | None
+    cause: str
+    func: str
+    off: int | None
+    names: tuple[str, ...]
+    runs: int
+    epoch: int
+    joined: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A parameter of an optimizer that never got a gradient, or only zeros.
+
+    Args:
+        steps: in how many steps that was seen.
+        cuts: which of `Trace.cuts` it lay behind.
+    """
+
+    name: str
+    kind: Literal["none", "zero"]
+    steps: int
+    cuts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Growing:
+    """A name that holds on to a graph, or graphs, that grow with every step.
+
+    Args:
+        made: the line that made the latest of what it holds.
+        container: whether it is a collection; otherwise it is one tensor, such as a running total.
+        steps: over how many engine calls it was seen to grow, 0 where no backward came after.
+        nodes, bytes: of all it held when it was measured; bytes of saved tensors.
+        per: of how many steps or results that was.
+    """
+
+    name: str
+    made: int | None
+    container: bool
+    tensors: int
+    steps: int
+    nodes: int
+    bytes: int
+    per: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """A line that keeps the graph it walks, which nothing used in the steps that were watched."""
+
+    site: int | None
+    create: bool
+    watched: int
+    turns: int
+    nodes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """An operation on the graph that raised, with what was read off the graph just then."""
 
-    kind: Literal["engine", "saved-access"]
+    kind: Literal["engine", "saved-access", "operation"]
     type: str
     message: str
     step: int | None
@@ -156,6 +252,12 @@ class Failure:
     overwritten: Overwritten | None = None
     owner: str | None = None
     complete: bool = True
+    # What the exception is about: live names, the line that made it, the cut it stems from.
+    names: tuple[str, ...] = ()
+    made: int | None = None
+    cut: int | None = None
+    # The library file whose code was refused, None where it was the user's own.
+    library: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +301,14 @@ class Trace:
     failure: Failure | None = None
     walked: tuple[Walked, ...] = ()
     stepped: tuple[Stepped, ...] = ()
+    cuts: tuple[CutOff, ...] = ()
+    lost: tuple[Lost, ...] = ()
+    # Whether any step of an optimizer changed a parameter.
+    moved: bool = False
+    # (line, function) of what was walked and has a derivative that is zero everywhere.
+    zero: tuple[tuple[int, str], ...] = ()
+    growing: tuple[Growing, ...] = ()
+    retained: tuple[Retained, ...] = ()
     sources: dict[str, Source] = field(default_factory=dict)
     blind: tuple[str, ...] = ()
     lines_recorded: bool = True
