@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent.parent
 FUSION = "examples/fusion_controller.py"
 REPAIRS = "examples/fusion_controller_popular_repairs.py"
 PAIRWISE = "examples/pairwise_blocks.py"
+RETAINED = "examples/pairwise_retained.py"
 
 pytestmark = pytest.mark.usefixtures("torch_loaded")
 
@@ -94,6 +95,26 @@ def test_pairwise_blocks_without_a_layer_run_clean():
     assert note["level"] == "note"
     assert note["sites"]["failed"][0]["count"] == 4
     assert "none of those nodes saves a tensor" in note["summary"]
+
+
+def test_pairwise_retained_names_the_transposed_weight():
+    """The [3000, 512] tensor of torch's message is the second layer's weight, seen transposed."""
+    run = forked.run(ROOT, [RETAINED])
+    first = run.findings[0]
+    assert "[3000, 512]" in run.err
+    assert (first["cause"], first["names"][0]) == ("optimizer-step-between", "encoder.2.weight")
+    assert first["sites"]["mutated"][0]["line"] == line_of(RETAINED, "optimizer.step()")
+    assert first["sites"]["needed"][0]["line"] == line_of(RETAINED, "codes = encoder")
+    assert "transposed to [3000, 512]" in first["sites"]["needed"][0]["label"]
+
+
+def test_detached_blocks_name_what_they_cut_off(tmp_path):
+    """Detaching each block, a popular answer, ends the error of one kind with one of another."""
+    text = (ROOT / PAIRWISE).read_text().replace("block.sum()", "block.detach().sum()")
+    (tmp_path / "train.py").write_text(text)
+    first = forked.run(tmp_path, ["train.py", "--layer"]).findings[0]
+    assert (first["symptom"], first["cause"]) == ("no-grad", "detach-cut")
+    assert {"loss", "vector_list"} & set(first["names"])
 
 
 def test_pairwise_blocks_behind_a_layer():

@@ -23,11 +23,12 @@ def test_shown_report_is_what_is_printed_today(document: str, arguments: str, te
 
 
 def test_every_seed_program_is_shown() -> None:
-    """Each fault of the fusion controller and both pairwise programs have their report."""
+    """Each fault of the fusion controller and the pairwise programs have their report."""
     commands = {arguments for _, arguments, _ in REPORTS}
     faults = {f"examples/fusion_controller.py --fault {fault}" for fault in
               ("memory", "maps", "cached", "optimizer-step")}  # fmt: skip
     pairwise = {"examples/pairwise_blocks.py --layer", "--notes examples/pairwise_blocks.py"}
+    pairwise.add("examples/pairwise_retained.py")
     assert faults | pairwise | {"examples/fusion_controller.py"} == commands
 
 

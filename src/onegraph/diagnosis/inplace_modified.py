@@ -63,7 +63,7 @@ def rule(trace: Trace) -> list[Finding]:
             unknown=unknown,
             headline=f"{it} was changed after the forward pass that still needs it",
             why=_why(cause, it, names[0] if hidden else None, kept),
-            remedies=_remedies(trace, syntax, cause, it, names, sites, hidden=hidden),
+            remedies=_remedies(trace, syntax, cause, it, names, sites, failed, kept, hidden=hidden),
             avoid=_avoid(cause, kept),
             order=ORDER,
         )
@@ -105,6 +105,8 @@ def _carried(
     if story is None:
         return None
     graph = trace.graph
+    if not any(story.rebuilt(b.old) for b in story.crossing):
+        return None  # one forward pass, and a backward for each part of it
     bridge = min(story.crossing, key=lambda b: (graph.site[b.new] < 0, graph.number[b.new], b.slot))
     sites: dict[str, tuple[Site, ...]] = {}
     for role, node in (("built", bridge.old), ("joined", bridge.new)):
@@ -185,7 +187,7 @@ def _sites(
         )
     needed = trace.graph.site[changed.node]
     if needed >= 0:
-        seen = ", transposed," if changed.transposed else ""
+        seen = f", transposed to {list(changed.shape)}," if changed.transposed else ""
         label = f"had saved {it}{seen} for its backward"
         sites["needed"] = (replace(trace.sites[needed], label=label),)
     else:
@@ -256,6 +258,8 @@ def _remedies(
     it: str,
     names: tuple[str, ...],
     sites: dict[str, tuple[Site, ...]],
+    failed: EngineCall | None,
+    kept: EngineCall | None,
     *,
     hidden: bool,
 ) -> tuple[Remedy, ...]:
@@ -274,7 +278,8 @@ def _remedies(
             ),
         )
     if cause == "optimizer-step-between":
-        return _of_step(trace, sites)
+        again = kept is not None and failed is not None and kept.site == failed.site
+        return _of_step(trace, sites, again=again)
     if cause == "buffer-update":
         spoken = _spoken(syntax, sites, names[0]) if names else "buffer"
         copy = Remedy(
@@ -327,7 +332,9 @@ def _out_of_place(syntax: Syntax, sites: dict[str, tuple[Site, ...]]) -> Edit | 
     return Edit(edited, (change,))
 
 
-def _of_step(trace: Trace, sites: dict[str, tuple[Site, ...]]) -> tuple[Remedy, ...]:
+def _of_step(
+    trace: Trace, sites: dict[str, tuple[Site, ...]], *, again: bool
+) -> tuple[Remedy, ...]:
     """One backward for all losses, or a second forward: which one fits the optimizers' shares."""
     together = Remedy(
         title="Finish every backward of this forward before the write",
@@ -335,7 +342,13 @@ def _of_step(trace: Trace, sites: dict[str, tuple[Site, ...]]) -> tuple[Remedy, 
         effect_note="both losses then use the same weights, and one step follows both",
         edit=_summed(sites),
     )
-    again = Remedy(
+    if again:
+        together = replace(
+            together,
+            title="Add the losses up, call backward once without retain_graph, and step after it",
+            effect_note="all losses then use the same weights, and one step follows them",
+        )
+    anew = Remedy(
         title="Run the forward pass again after the write",
         effect="same",
         effect_note="the second loss then uses the new weights; costs a forward pass",
@@ -344,7 +357,7 @@ def _of_step(trace: Trace, sites: dict[str, tuple[Site, ...]]) -> tuple[Remedy, 
     # Where the step leaves some of the graph's weights alone, the losses have optimizers of their
     # own, and adding them up would train each with the other's.
     one_optimizer = set(trace.graph.leaves.values()) - {""} <= written
-    return (together, again) if one_optimizer else (again, together)
+    return (together, anew) if one_optimizer else (anew, together)
 
 
 def _summed(sites: dict[str, tuple[Site, ...]]) -> Edit | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
+from posixpath import commonpath
 
 from onegraph.diagnosis.story import Bridge, Story
 from onegraph.diagnosis.syntax import Statement, Syntax
@@ -48,6 +49,17 @@ def last_part(name: str) -> str:
     bare = re.sub(r"\[[^\]]*\]", "", name)
     bare = re.sub(r"\(.*?\)", "", bare)
     return bare.rpartition(".")[2]
+
+
+def owners(names: Iterable[str]) -> list[str]:
+    """What several names belong to: the module of parameters, the list of elements."""
+    listed = list(names)
+    lists = {re.sub(r"\[[^\]]*\]$", "", name) for name in listed}
+    if len(lists) == 1 and not lists & set(listed):
+        return list(lists)
+    paths = [name.replace(".", "/") for name in listed]
+    common = commonpath(paths).replace("/", ".") if len(paths) > 1 else ""
+    return [common] if common and common not in listed else []
 
 
 def name_of(story: Story, syntax: Syntax, bridge: Bridge) -> Naming:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from onegraph.diagnosis.naming import owners
 from onegraph.diagnosis.syntax import Syntax
 from onegraph.trace import CutOff, Failure, Finding, Frame, Remedy, Site, Trace, messages
 
@@ -114,7 +115,8 @@ def _no_grad(trace: Trace, failure: Failure) -> Finding:
             if "set_grad_enabled" in site.code:
                 remedies = [_SCOPED]
         else:
-            names += [n for n in named_by(trace, syntax, found) if n not in names]
+            behind = [*owners(found.names), *found.names[:2]] if found.names else []
+            names += [n for n in (*named_by(trace, syntax, found), *behind) if n not in names]
         if cause == "comparison-cut":
             remedies = [_SCORES, *remedies]
         if found.names and cause != "no-grad-scope":
@@ -130,7 +132,7 @@ def _no_grad(trace: Trace, failure: Failure) -> Finding:
         cause=cause,
         certainty="proved" if certain else "likely",
         summary=f"{it} cannot be differentiated: nothing that it was computed from has a history.",
-        names=tuple(names[:5]),
+        names=tuple(names[:7]),
         sites=sites,
         unknown=unknown,
         headline=f"{it} cannot be differentiated: nothing it was computed from requires a gradient",

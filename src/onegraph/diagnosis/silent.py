@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from posixpath import commonpath
 
-from onegraph.diagnosis.naming import last_part
+from onegraph.diagnosis.naming import last_part, owners
 from onegraph.diagnosis.no_history import WORDS, line_of, named_by, remedy_for
 from onegraph.diagnosis.syntax import Syntax
 from onegraph.trace import (
@@ -76,13 +75,6 @@ def _routed(name: str) -> bool:
     return any(part.isdigit() for part in name.replace("[", ".").replace("]", "").split("."))
 
 
-def _owner(names: list[str]) -> list[str]:
-    """The module that several parameters belong to."""
-    paths = [name.replace(".", "/") for name in names]
-    common = commonpath(paths).replace("/", ".") if len(paths) > 1 else ""
-    return [common] if common else []
-
-
 def _lost_here(
     trace: Trace, syntax: Syntax, cause: str, number: int | None, lost: list[Lost]
 ) -> Finding:
@@ -125,7 +117,7 @@ def _lost_here(
         cause=cause,
         certainty="proved" if cut is not None and cut.joined else "likely",
         summary=f"{listed}{more} got {got} in {steps} steps.",
-        names=tuple(dict.fromkeys((*_owner(names), *names[:4], *spoken)))[:8],
+        names=tuple(dict.fromkeys((*owners(names), *names[:4], *spoken)))[:8],
         sites=sites,
         unknown=unknown,
         shared=Shared(0, tuple(names)),
