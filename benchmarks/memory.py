@@ -6,6 +6,7 @@ import argparse
 import gc
 import json
 import random
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,14 @@ def measure(steps: int = STEPS) -> list[dict[str, Any]]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The growth of the process, and the line of a node built before the first step."""
-    heads = ["steps", "grows by, MB", "bare", "beyond bare, MB", "line of the node made before"]
+    heads = [
+        "steps",
+        "grows by, MB",
+        "bare",
+        "beyond bare, MB",
+        "last steps to first",
+        "line of the node made before",
+    ]
     return markdown(
         heads,
         [
@@ -46,6 +54,7 @@ def table(rows: list[dict[str, Any]]) -> str:
                 f"{row['bare']:.1f}",
                 f"**{row['growth'] - row['bare']:.1f}** "
                 + verdict(row["growth"] - row["bare"], TARGET_MB),
+                f"{row['pace']:.2f}",
                 "right" if row["line"] == row["true_line"] else f"WRONG: {row['line']}",
             ]
             for row in rows
@@ -61,8 +70,13 @@ def _worker(loop: str, watch: str, steps: int) -> dict[str, Any]:
         features = (weight * 2.0).exp()  # the line to remember
         features.sum().backward()
         start = 0.0
+        # Elapsed time of the first and of the last hundredth of the steps that count.
+        settled, part = int(SETTLED * steps), max(steps // 100, 1)
+        marks = {}
         for turn in range(steps):
-            if turn == int(SETTLED * steps):
+            if turn in (settled, settled + part, steps - part):
+                marks[turn] = time.perf_counter()
+            if turn == settled:
                 gc.collect()
                 start = resident_mb()
             x = weight
@@ -73,6 +87,8 @@ def _worker(loop: str, watch: str, steps: int) -> dict[str, Any]:
                     x = x + 1.0
             x.sum().backward()
             weight.grad = None
+        ended = time.perf_counter()
+        pace = (ended - marks[steps - part]) / (marks[settled + part] - marks[settled])
         gc.collect()
         growth = resident_mb() - start
         line = None
@@ -86,6 +102,7 @@ def _worker(loop: str, watch: str, steps: int) -> dict[str, Any]:
         "loop": loop,
         "steps": steps,
         "growth": growth,
+        "pace": pace,
         "line": line,
         "true_line": _true_line(),
     }

@@ -41,6 +41,7 @@ def make_mode(recorder: Recorder, tape: Tape) -> Recording:
     note = entries.extend
     effects = Effects()
     note_effect = recorder.note_effect
+    of_optimizer = recorder.stepping.known
     look = recorder.look_for_cut
     stemming = recorder.cuts.stemming
     join = recorder.cuts.join
@@ -102,7 +103,9 @@ def make_mode(recorder: Recorder, tape: Tape) -> Recording:
             try:
                 effect = effects[func]
                 if effect:
-                    if effect == GRADIENT and result is not None:
+                    if (effect == GRADIENT and result is not None) or (
+                        effect == FIRST and of_optimizer(frame_at(1), args, recorder.ordinal)
+                    ):
                         pass
                     elif plain:
                         note_effect(tape, effect, func, args, kwargs, result, after)

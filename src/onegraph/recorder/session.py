@@ -23,7 +23,7 @@ from onegraph.recorder.mode import make_mode
 from onegraph.recorder.sites import SiteTable, UserFiles
 from onegraph.recorder.tape import PatternStore, Tape
 from onegraph.recorder.training import ZERO_KINDS, Training
-from onegraph.recorder.writes import OptimizerFiles, Writes, has_history, targets_of
+from onegraph.recorder.writes import Stepping, Writes, has_history, targets_of
 
 # The nodes that an engine call walks are noted for the first turns of each call's line, while
 # that stays cheap: it makes "which call freed this node" exact where programs usually fail.
@@ -89,7 +89,7 @@ class Recorder:
         self.users = UserFiles()
         self.sites = SiteTable(self.users)
         self.writes = Writes()
-        self._optimizers = OptimizerFiles()
+        self.stepping = Stepping()
         self.cuts = Cuts()
         self.training = Training()
         self.growth = Growth()
@@ -233,8 +233,7 @@ class Recorder:
             stepping = bool(targets) and targets[0].requires_grad and self._in_step(caller)
             if stepping:
                 self.training.wrote(targets)
-            # What an optimizer keeps for itself is in no graph.
-            if targets and not (self._optimizers[file] and not targets[0].requires_grad):
+            if targets:
                 when = (self._site(caller), number, self.ordinal, tape.index)
                 self.writes.note(targets, func, file, when, stepping)
 
@@ -249,7 +248,7 @@ class Recorder:
     def _in_step(self, frame: Any) -> bool:
         """Whether a call comes from an optimizer's step: of torch's or of one of the program's."""
         code = frame.f_code
-        if self._optimizers[code.co_filename]:
+        if self.stepping.files[code.co_filename]:
             return bool(code.co_name != "zero_grad")
         if torch.is_grad_enabled() and code.co_name != "step":
             return False

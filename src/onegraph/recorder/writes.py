@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +26,34 @@ class OptimizerFiles(dict[str, bool]):
     def __missing__(self, filename: str) -> bool:
         self[filename] = answer = f"torch{os.sep}optim{os.sep}" in filename
         return answer
+
+
+class Stepping:
+    """Quickly tells the writes of torch's optimizers that need not be noted."""
+
+    def __init__(self) -> None:
+        self.files = OptimizerFiles()
+        self._last: tuple[int, int] = (0, 0)
+
+    def known(self, caller: FrameType, args: Sequence[Any], ordinal: int) -> bool:
+        """Whether a write is to what an optimizer keeps for itself, or one more to a parameter.
+
+        What it keeps for itself is in no graph; a parameter's first write in a step stands for all.
+        """
+        if not self.files[caller.f_code.co_filename] or not args:
+            return False
+        first = args[0]
+        if type(first) is list:
+            first = first[0] if first else None
+        if not isinstance(first, torch.Tensor):
+            return False
+        if not first.requires_grad:
+            return True
+        mark = (id(first), ordinal)
+        if mark == self._last:
+            return True
+        self._last = mark
+        return False
 
 
 class Written(NamedTuple):
