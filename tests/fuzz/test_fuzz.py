@@ -39,7 +39,7 @@ def check(program: Program) -> None:
 
 @pytest.mark.usefixtures("torch_loaded")
 @given(program=programs())
-@settings(_QUIET, max_examples=40)
+@settings(_QUIET, max_examples=40, derandomize=True, print_blob=False)
 def test_random_programs(program: Program) -> None:
     """A few random programs; `-m slow` tries 2,000."""
     check(program)
