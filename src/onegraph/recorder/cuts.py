@@ -36,17 +36,16 @@ class Cut:
 
     Args:
         site: the expression.
-        func: the function that cut; "" where a mode without gradients did.
+        func: the function that cut.
         off: the expression that had switched gradients off, where that was the reason.
     """
 
-    __slots__ = ("epoch", "func", "joined", "leaves", "off", "order", "runs", "site")
+    __slots__ = ("epoch", "func", "joined", "leaves", "off", "runs", "site")
 
-    def __init__(self, site: int, func: str, off: int, order: int) -> None:
+    def __init__(self, site: int, func: str, off: int) -> None:
         self.site = site
         self.func = func
         self.off = off
-        self.order = order
         self.runs = 0
         self.epoch = 0
         # ids of the leaf tensors behind what was cut off, in the first runs.
@@ -57,7 +56,7 @@ class Cut:
     @property
     def cause(self) -> str:
         """The cause of the contract that this is."""
-        if self.off or not self.func:
+        if self.off:
             return "no-grad-scope"
         if self.func in _DETACH:
             return "detach-cut"
@@ -72,6 +71,7 @@ class Cuts:
     """All cuts of a recording, and the living tensors that stem from one."""
 
     def __init__(self) -> None:
+        # In the order in which they were first seen.
         self.known: dict[tuple[int, str], Cut] = {}
         self.stemming: dict[int, tuple[Any, tuple[Cut, ...]]] = {}
         self._full = False
@@ -108,7 +108,7 @@ class Cuts:
             if cut is None:
                 if len(self.known) >= CUTS_KEPT:
                     return
-                cut = Cut(site, name, (self._off or site) if off else 0, len(self.known))
+                cut = Cut(site, name, (self._off or site) if off else 0)
                 self.known[site, name] = cut
             cut.runs += 1
             cut.epoch = epoch

@@ -282,7 +282,7 @@ class Examination:
 
     @property
     def _cuts_kept(self) -> list[Cut]:
-        return sorted(self.recorder.cuts.known.values(), key=lambda cut: cut.order)
+        return list(self.recorder.cuts.known.values())
 
     def _cuts(self) -> tuple[CutOff, ...]:
         result = []
