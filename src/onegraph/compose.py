@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 from dataclasses import replace
 from typing import Any
 
-from onegraph.trace import Process, Report, Trace
+from onegraph.trace import Finding, Process, Report, Trace
 
 
 def compose(
@@ -21,14 +22,12 @@ def compose(
     notes: bool = False,
 ) -> Report:
     """Apply the rules to what was seen and gather the findings, most important first."""
-    from onegraph.diagnosis import findings_of
-
     findings = []
     sources = {}
     told = set()
     for trace in traces:
         sources.update(trace.sources)
-        for finding in findings_of(trace, notes=notes):
+        for finding in _findings(trace, notes):
             # The same fault met again, in another thread or after being caught, is one finding.
             places = {role: sites[0].place for role, sites in finding.sites.items()}
             key = (finding.symptom, finding.cause, tuple(sorted(places.items())))
@@ -49,6 +48,19 @@ def compose(
         findings=tuple(findings),
         sources=sources,
     )
+
+
+# What the rules said of the trace seen last: an exception's note and its report are of one.
+_said: tuple[weakref.ref[Trace], bool, list[Finding]] | None = None
+
+
+def _findings(trace: Trace, notes: bool) -> list[Finding]:
+    global _said
+    from onegraph.diagnosis import findings_of
+
+    if _said is None or _said[0]() is not trace or _said[1] != notes:
+        _said = weakref.ref(trace), notes, findings_of(trace, notes=notes)
+    return _said[2]
 
 
 def this_process(rank: int | None = None) -> Process:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from onegraph.trace import Trace, messages
@@ -57,14 +59,14 @@ class Session:
             return  # the call that the program made shows the whole graph
         if len(self.traces) >= 20:
             return
-        try:
-            trace = autopsy.of_engine_failure(self.recorder, ordinal, error, outputs, inputs)
-        except Exception as fault:
-            tell_fault(fault)
-            return
-        if trace is None:
-            return
-        self.keep(error, trace)
+        with _uncollected():
+            try:
+                trace = autopsy.of_engine_failure(self.recorder, ordinal, error, outputs, inputs)
+            except Exception as fault:
+                tell_fault(fault)
+                return
+            if trace is not None:
+                self.keep(error, trace)
 
     def keep(self, error: BaseException, trace: Trace) -> None:
         self.traces.append(trace)
@@ -120,6 +122,18 @@ class Session:
                 end = None
             traces = [end] if end is not None else []
         return traces
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Look for no garbage meanwhile: a million nodes would be searched for it over and over."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _chain(error: BaseException) -> list[BaseException]:

@@ -114,25 +114,21 @@ def _above(story: Story) -> set[int]:
 def target_side(case: Case, bridge: Bridge) -> bool:
     """Whether the old tensor is what this step's prediction is compared with."""
     graph, story = case.graph, case.story
-    parents: dict[int, list[tuple[int, int]]] = {}
-    for node in range(len(graph)):
-        for slot, child, _ in graph.edges(node):
-            parents.setdefault(child, []).append((node, slot))
-    child, slot, node = bridge.old, bridge.slot, bridge.new
+    slot, node = bridge.slot, bridge.new
     for _ in range(10):
         name = base(graph.name(node))
         if name in _TARGETED and slot == 1:
             return True
         others = [c for s, c, _ in graph.edges(node) if s != slot]
         compares = name in ("Sub", "Rsub") and others and _predicts(story, others, bridge)
-        if compares and _only_reduced(graph, node, parents):
+        if compares and _only_reduced(graph, node):
             return True
         if name in _TARGETED or name not in _PASS:
             return False
-        above = parents.get(node, [])
+        above = list(graph.parents(node))
         if len(above) != 1:
             return False
-        child, (node, slot) = node, above[0]
+        node, slot = above[0]
     return False
 
 
@@ -155,10 +151,10 @@ def _predicts(story: Story, nodes: list[int], bridge: Bridge) -> bool:
     return False
 
 
-def _only_reduced(graph: Graph, node: int, parents: dict[int, list[tuple[int, int]]]) -> bool:
+def _only_reduced(graph: Graph, node: int) -> bool:
     """Whether everything above a node only turns it into a loss."""
     seen: set[int] = set()
-    stack = [parent for parent, _ in parents.get(node, [])]
+    stack = [parent for parent, _ in graph.parents(node)]
     while stack:
         parent = stack.pop()
         if parent in seen:
@@ -166,7 +162,7 @@ def _only_reduced(graph: Graph, node: int, parents: dict[int, list[tuple[int, in
         seen.add(parent)
         if base(graph.name(parent)) not in _REDUCE:
             return False
-        stack.extend(p for p, _ in parents.get(parent, []))
+        stack.extend(p for p, _ in graph.parents(parent))
     return bool(seen) or node in graph.roots
 
 
@@ -234,10 +230,8 @@ def _onto(story: Story, old: int) -> list[Bridge]:
     """Every use the failing graph makes of a node's outputs, the harmless ones included."""
     graph = story.graph
     return [
-        Bridge(node, child, output, slot)
-        for node in range(len(graph))
-        for slot, child, output in graph.edges(node)
-        if child == old
+        Bridge(node, old, graph.output[graph.start[node] + slot], slot)
+        for node, slot in graph.parents(old)
     ]
 
 

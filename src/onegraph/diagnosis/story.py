@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import accumulate
+from math import inf
+from typing import NamedTuple
 
 from onegraph.trace import EngineCall, Graph, State, Trace
 
 
-@dataclass(frozen=True, slots=True)
-class Bridge:
+class Bridge(NamedTuple):
     """An edge over which the failing graph enters an older part.
 
     Args:
@@ -128,12 +130,13 @@ def read(trace: Trace) -> Story | None:
     in_share: tuple[Bridge, ...] = ()
     shared = bytearray(len(graph))
     if freed is not None:
-        in_time = tuple(_in_time(graph, leads, freed))
-        old = (n for n in range(len(graph)) if graph.epoch[n] < freed.ordinal)
-        gone = [raising, *(n for n in old if graph.state[n] == State.FREED)]
-        crossing = tuple(_in_time(graph, graph.leads_to(gone), freed))
+        old = _made_before(graph, freed)
+        crossing = in_time = _bridges(graph, leads, old)
+        gone = {n for n, state in enumerate(graph.state) if state == State.FREED and old[n]}
+        if gone - {raising}:
+            crossing = _bridges(graph, graph.leads_to(gone | {raising}), old)
         shared = _shared(graph, raising, freed)
-        in_share = tuple(_in_share(graph, leads, shared))
+        in_share = _bridges(graph, leads, shared)
     return Story(
         trace=trace,
         failed=failed,
@@ -157,7 +160,7 @@ def between(trace: Trace, node: int, failed: EngineCall, kept: EngineCall) -> St
     """
     graph = trace.graph
     leads = graph.leads_to([node])
-    crossing = tuple(_in_time(graph, leads, kept))
+    crossing = _bridges(graph, leads, _made_before(graph, kept))
     if not crossing or graph.epoch[node] >= kept.ordinal:
         return None
     again = tuple(
@@ -191,6 +194,37 @@ def _may_have_freed(graph: Graph, node: int, call: EngineCall) -> bool | None:
     return None
 
 
+class _Suspects:
+    """For each node what `_may_have_freed` says of many calls, without asking each of them."""
+
+    def __init__(self, graph: Graph, calls: list[EngineCall]) -> None:
+        self._graph = graph
+        self.walked = bytearray(len(graph))
+        freeing = [call for call in calls if not call.retain]
+        for call in freeing:
+            for first, last in call.reached or ():
+                for node in range(first, last):
+                    if graph.epoch[node] < call.ordinal:
+                        self.walked[node] = 1
+        self._open = [call for call in freeing if call.reached is None]
+        self._ordinals = [call.ordinal for call in self._open]
+        self._heights: dict[int, list[float]] = {}
+
+    def maybe(self, node: int) -> bool:
+        """Whether a call whose walk is not known can have freed the node."""
+        thread = self._graph.thread[node]
+        if thread not in self._heights:
+            # The highest number that each call or a later one can have walked in this thread.
+            tops: list[float] = [
+                max(call.roots) if call.roots and call.thread == thread else inf
+                for call in reversed(self._open)
+            ]
+            self._heights[thread] = list(accumulate(tops, max))[::-1]
+        later = bisect_right(self._ordinals, self._graph.epoch[node])
+        heights = self._heights[thread]
+        return later < len(heights) and heights[later] >= self._graph.number[node]
+
+
 def _raising(graph: Graph, failed: EngineCall | None, earlier: list[EngineCall]) -> int | None:
     """The node that raised: the engine takes ready nodes by descending sequence number.
 
@@ -203,15 +237,15 @@ def _raising(graph: Graph, failed: EngineCall | None, earlier: list[EngineCall])
         if graph.state[node] == State.FREED or graph.name(node) == "CopySlices"
     ]
     candidates.sort(key=lambda node: -graph.number[node])
+    suspects = _Suspects(graph, earlier)
     possible = None
     for node in candidates:
-        verdicts = [_may_have_freed(graph, node, call) for call in earlier]
-        if True in verdicts:
+        if suspects.walked[node]:
             if possible is not None and failed is not None and not failed.retain:
                 # A higher node may have been freed long ago too; a known walk weighs more.
                 return node
             return node if possible is None else possible
-        if None in verdicts and possible is None and graph.state[node] == State.FREED:
+        if possible is None and graph.state[node] == State.FREED and suspects.maybe(node):
             possible = node
     if possible is not None:
         return possible
@@ -244,13 +278,24 @@ def _freed(
     return None, False, ()
 
 
-def _in_time(graph: Graph, leads: bytearray, freed: EngineCall) -> Iterator[Bridge]:
+def _made_before(graph: Graph, call: EngineCall) -> bytearray:
+    """One byte a node: 1 when it was made before the call began."""
+    ordinal = call.ordinal
+    return bytearray(epoch < ordinal for epoch in graph.epoch)
+
+
+def _bridges(graph: Graph, leads: bytearray, old: bytearray) -> tuple[Bridge, ...]:
+    """The edges from nodes outside ``old`` to nodes in it, among those that lead on."""
+    found = []
+    start, target, output = graph.start, graph.target, graph.output
     for new in range(len(graph)):
-        if not leads[new] or graph.epoch[new] < freed.ordinal:
-            continue
-        for slot, old, output in graph.edges(new):
-            if leads[old] and graph.epoch[old] < freed.ordinal:
-                yield Bridge(new, old, output, slot)
+        if leads[new] and not old[new]:
+            first = start[new]
+            for position in range(first, start[new + 1]):
+                child = target[position]
+                if child >= 0 and old[child] and leads[child]:
+                    found.append(Bridge(new, child, output[position], position - first))
+    return tuple(found)
 
 
 def _shared(graph: Graph, raising: int, freed: EngineCall) -> bytearray:
@@ -273,12 +318,3 @@ def _shared(graph: Graph, raising: int, freed: EngineCall) -> bytearray:
         if graph.call[node] in runs and graph.epoch[node] < freed.ordinal:
             shared[node] = 1
     return shared
-
-
-def _in_share(graph: Graph, leads: bytearray, shared: bytearray) -> Iterator[Bridge]:
-    for new in range(len(graph)):
-        if not leads[new] or shared[new]:
-            continue
-        for slot, old, output in graph.edges(new):
-            if leads[old] and shared[old]:
-                yield Bridge(new, old, output, slot)

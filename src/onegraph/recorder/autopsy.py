@@ -8,6 +8,7 @@ may run the user's code. A child takes all of that with it when it ends.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import pickle
 import re
@@ -257,6 +258,8 @@ def in_child(build: Callable[[int | None], T | None]) -> T | None:
         try:
             os.close(read_end)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+            # All it makes is kept until it ends.
+            gc.disable()
             data = pickle.dumps(build(None), protocol=pickle.HIGHEST_PROTOCOL)
             view = memoryview(data)
             while view:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
 from types import FrameType
 from typing import Any
@@ -53,6 +53,8 @@ NAMES_KEPT = 4
 # So many steps without a gradient are needed to call it lost, so many turns to call it unused.
 LOST_AFTER = 3
 RETAINED_AFTER = 3
+# A child ends without taking apart what it made, which for a million nodes takes a second.
+_KEPT: list[Examination] = []
 
 
 class Examination:
@@ -67,6 +69,8 @@ class Examination:
         limit: int | None,
         names: Names | None = None,
     ) -> None:
+        if limit is None:
+            _KEPT.append(self)
         self.recorder = recorder
         self.ordinal = ordinal
         self.walk = Walk(roots, *([] if limit is None else [limit]))
@@ -96,13 +100,7 @@ class Examination:
             (k + 1 for k in range(min(ordinal - 1, len(log))) if not log.flags[k] & RETAIN),
             default=0,
         )
-        where = self._where
-
-        def needs_state(position: int) -> bool:
-            place = where.get(position)
-            return place is None or place[3] < last_freeing
-
-        self.graph: Graph = self.walk.graph(where, self._leaf_names(), needs_state)
+        self.graph: Graph = self.walk.graph(self._where, self._leaf_names(), last_freeing)
 
     def _own_thread(self) -> int:
         tape = self.recorder.tape()
@@ -116,12 +114,18 @@ class Examination:
         """key -> (thread, site, call, epoch) for (number, key) pairs."""
         wanted.sort()
         numbers = [number for number, _ in wanted]
-        seen: dict[int, list[tuple[int, int, int, int]]] = {}
-        for tape in self.recorder.all_tapes():
-            for (_, key), (site, call, epoch) in zip(wanted, tape.locate(numbers), strict=True):
-                if site >= 0:
-                    seen.setdefault(key, []).append((tape.index, site, call, epoch))
         result: dict[int, tuple[int, int, int, int]] = {}
+        seen: dict[int, list[tuple[int, int, int, int]]] = {}
+        tapes = self.recorder.all_tapes()
+        alone = len(tapes) == 1 and not self.recorder.strangers
+        for tape in tapes:
+            for (_, key), (site, call, epoch) in zip(wanted, tape.locate(numbers), strict=True):
+                if site < 0:
+                    continue
+                if alone:
+                    result[key] = (tape.index, self.site(site), call, epoch)
+                else:
+                    seen.setdefault(key, []).append((tape.index, site, call, epoch))
         for key, places in seen.items():
             thread, site, call, epoch = self._settle(places, kind_of(key))
             result[key] = (thread, self.site(site), call, epoch)
@@ -168,11 +172,11 @@ class Examination:
         return known
 
     def _leaf_names(self) -> dict[int, str]:
+        leads = {kind for kind in set(map(type, self.walk.nodes)) if hasattr(kind, "variable")}
         names = {}
         for position, node in enumerate(self.walk.nodes):
-            variable = getattr(node, "variable", None)
-            if isinstance(variable, torch.Tensor):
-                names[position] = self.parameters.get(id(variable), "")
+            if type(node) in leads and isinstance(node.variable, torch.Tensor):
+                names[position] = self.parameters.get(id(node.variable), "")
         return names
 
     # -- parts of the trace ------------------------------------------------------------------------
@@ -393,17 +397,24 @@ class Examination:
         by_mark: dict[int, list[int]] = {}
         for mark, output in pairs:
             by_mark.setdefault(mark, []).append(output)
-        graph = self.graph
         return tuple(
             (position, output)
-            for position, number in enumerate(self.walk.number)
-            if number >= 0
-            for output in by_mark.get(self.recorder.mark(number, graph.name(position)), ())
+            for position, mark in self._marked(by_mark)
+            for output in by_mark[mark]
         )
+
+    def _marked(self, marks: Collection[int]) -> Iterator[tuple[int, int]]:
+        """(node, mark) of the nodes that carry one of the marks, ascending."""
+        numbers = {mark >> 16 for mark in marks}
+        for position, number in enumerate(self.walk.number):
+            if number in numbers:
+                mark = self.recorder.mark(number, self.graph.name(position))
+                if mark in marks:
+                    yield position, mark
 
     def _reached(self, wanted: set[int]) -> dict[int, tuple[tuple[int, int], ...]]:
         """Which nodes of this graph earlier calls walked, where it is known, as index ranges."""
-        log, graph = self.recorder.engine, self.graph
+        log = self.recorder.engine
         result = {}
         alive: dict[tuple[int, int], Any] = {}
         for found in self.names.tensors:
@@ -416,12 +427,7 @@ class Examination:
                 continue
             if ordinal in log.reached:
                 seen = set(log.reached[ordinal])
-                members = [
-                    position
-                    for position, number in enumerate(self.walk.number)
-                    if number >= 0 and self.recorder.mark(number, graph.name(position)) in seen
-                ]
-                result[ordinal] = _ranges(members)
+                result[ordinal] = _ranges([position for position, _ in self._marked(seen)])
                 continue
             if log.thread[ordinal - 1] != self._thread or searched >= 24:
                 continue

@@ -23,6 +23,8 @@ SEAL_AT = 150_000
 NESTED_STRETCHES = 64
 # So many stretches of at most so many integers are compared with as they are.
 LATELY, LATELY_SIZE = 4, 10_000
+# What is told of a number that no recorded call made.
+UNSEEN = (-1, -1, -1)
 # Decoded stretches kept while reading.
 DECODED = 2048
 
@@ -137,23 +139,30 @@ class Tape:
         """
         read = _Reader(self)
         count = len(self.bases)
-        home = candidate = 0
+        home = 0
+        begin, epoch, stretch = read[0]
         leaves_at: float = self._begin(1) if count else float("inf")
         for number in numbers:
             if number >= leaves_at:
                 # The last stretch that began at or before the number made it.
                 home = count if number >= self.base else self.bases.rank(number) - 1
+                begin, epoch, stretch = read[home]
                 leaves_at = self._begin(home + 1) if home < count else float("inf")
-            found = (-1, -1, -1)
-            for candidate in range(home, min(home + NESTED_STRETCHES, count) + 1):
-                begin, epoch, stretch = read[candidate]
-                at = bisect_right(stretch.ends, number - begin)
-                if at < len(stretch.ends) and stretch.begins[at] <= number - begin:
-                    found = (stretch.sites[at], candidate << 24 | stretch.runs[at], epoch)
-                    break
-                if candidate == home and at < len(stretch.ends):
-                    break
-            yield found
+            at = bisect_right(stretch.ends, number - begin)
+            if at < len(stretch.ends):
+                seen = stretch.begins[at] <= number - begin
+                yield (stretch.sites[at], home << 24 | stretch.runs[at], epoch) if seen else UNSEEN
+            else:
+                yield self._enclosing(number, home, read)
+
+    def _enclosing(self, number: int, home: int, read: _Reader) -> tuple[int, int, int]:
+        """The call around engine calls that made a number which its own stretch does not hold."""
+        for candidate in range(home + 1, min(home + NESTED_STRETCHES, len(self.bases)) + 1):
+            begin, epoch, stretch = read[candidate]
+            at = bisect_right(stretch.ends, number - begin)
+            if at < len(stretch.ends) and stretch.begins[at] <= number - begin:
+                return stretch.sites[at], candidate << 24 | stretch.runs[at], epoch
+        return UNSEEN
 
     def runs(self, first_epoch: int) -> Iterator[tuple[int, int]]:
         """(site, epoch) of every call that made nodes since ``first_epoch``."""

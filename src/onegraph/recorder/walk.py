@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from torch.autograd.function import BackwardCFunction
@@ -12,6 +12,8 @@ from onegraph.recorder.torchapi import CHANGED_MARK, FREED_MARKS, node_number
 from onegraph.trace import Graph, State
 
 LIMIT = 2_000_000
+# So many states are read at least, where there are as many, and one that is freed.
+STATES = 100_000
 
 
 class Walk:
@@ -62,30 +64,19 @@ class Walk:
         self,
         where: dict[int, tuple[int, int, int, int]],
         leaves: dict[int, str],
-        needs_state: Callable[[int], bool],
+        freed_by: int,
     ) -> Graph:
-        """The columns, given (thread, site, call, epoch) of the nodes that were seen made."""
-        kinds: dict[str, int] = {}
-        kind, site, thread = array("i"), array("i"), array("i")
-        call, epoch = array("q"), array("i")
-        state = bytearray(len(self.nodes))
-        scalar = bytearray(len(self.nodes))
+        """The columns, given (thread, site, call, epoch) of the nodes that were seen made.
+
+        ``freed_by`` is the last engine call that can have freed one of them.
+        """
         unseen = (-1, -1, -1, -1)
-        readers: dict[type, StateReader] = {}
-        for position, node in enumerate(self.nodes):
-            kind.append(kinds.setdefault(node.name(), len(kinds)))
-            a, b, c, d = where.get(position, unseen)
-            thread.append(a)
-            site.append(b)
-            call.append(c)
-            epoch.append(d)
-            if needs_state(position):
-                reader = readers.get(type(node))
-                if reader is None:
-                    reader = readers[type(node)] = StateReader(node)
-                state[position] = reader(node)
-            else:
-                state[position] = State.UNKNOWN
+        places = [where.get(position, unseen) for position in range(len(self.nodes))]
+        thread, site, call, epoch = zip(*places, strict=True) if places else ((), (), (), ())
+        kinds: dict[str, int] = {}
+        kind = array("i", [kinds.setdefault(node.name(), len(kinds)) for node in self.nodes])
+        old = [position for position, made in enumerate(epoch) if made < freed_by]
+        scalar = bytearray(len(self.nodes))
         if len(self.nodes) <= 50_000:
             for position, node in enumerate(self.nodes):
                 scalar[position] = _is_scalar(node)
@@ -93,11 +84,11 @@ class Walk:
             kinds=tuple(kinds),
             kind=kind,
             number=self.number,
-            thread=thread,
-            site=site,
-            call=call,
-            epoch=epoch,
-            state=bytes(state),
+            thread=array("i", thread),
+            site=array("i", site),
+            call=array("q", call),
+            epoch=array("i", epoch),
+            state=self._states(old),
             start=self.start,
             target=self.target,
             output=self.output,
@@ -106,6 +97,27 @@ class Walk:
             roots=tuple(self.roots),
             complete=self.complete,
         )
+
+    def _states(self, positions: list[int]) -> bytes:
+        """The states of some nodes, UNKNOWN for the others.
+
+        The engine runs nodes by descending number, so the highest freed ones matter. A freed
+        tensor is told by an exception: of very many nodes only those are read.
+        """
+        state = bytearray([State.UNKNOWN]) * len(self.nodes)
+        number = self.number
+        readers: dict[type, StateReader] = {}
+        found = False
+        for count, position in enumerate(sorted(positions, key=lambda p: -number[p])):
+            if found and count >= STATES:
+                break
+            node = self.nodes[position]
+            reader = readers.get(type(node))
+            if reader is None:
+                reader = readers[type(node)] = StateReader(node)
+            state[position] = reader(node)
+            found = found or state[position] == State.FREED
+        return bytes(state)
 
 
 def _is_scalar(node: Any) -> bool:

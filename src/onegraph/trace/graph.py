@@ -6,6 +6,8 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ class State(IntEnum):
     UNKNOWN = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Graph:
     """Nodes 0..n-1 in the order they were found from the roots, one entry a column.
 
@@ -100,19 +102,40 @@ class Graph:
 
     def leads_to(self, ends: Iterable[int]) -> bytearray:
         """One byte a node: 1 when it leads to one of ``ends``, themselves included."""
-        parents: list[list[int]] = [[] for _ in range(len(self))]
-        start, target = self.start, self.target
-        for parent in range(len(self)):
-            for child in target[start[parent] : start[parent + 1]]:
-                if child >= 0:
-                    parents[child].append(parent)
         seen = bytearray(len(self))
         stack = list(ends)
         for node in stack:
             seen[node] = 1
+        first, parents, _ = self._upward
         while stack:
-            for parent in parents[stack.pop()]:
+            node = stack.pop()
+            for parent in parents[first[node] : first[node + 1]]:
                 if not seen[parent]:
                     seen[parent] = 1
                     stack.append(parent)
         return seen
+
+    def parents(self, node: int) -> Iterator[tuple[int, int]]:
+        """(node, input index) of the edges that lead to a node."""
+        first, parents, slots = self._upward
+        here = slice(first[node], first[node + 1])
+        return zip(parents[here], slots[here], strict=True)
+
+    @cached_property
+    def _upward(self) -> tuple[list[int], Ints, Ints]:
+        """The edges by their ends: where each node's begin, their parents and input indices."""
+        count = [0] * (len(self) + 1)
+        for child in self.target:
+            if child >= 0:
+                count[child] += 1
+        first = list(accumulate(count, initial=0))[: len(self) + 1]
+        place = first.copy()
+        parents, slots = array("i", bytes(4 * first[-1])), array("i", bytes(4 * first[-1]))
+        for parent, (begin, end) in enumerate(pairwise(self.start)):
+            for slot, child in enumerate(self.target[begin:end]):
+                if child >= 0:
+                    at = place[child]
+                    place[child] = at + 1
+                    parents[at] = parent
+                    slots[at] = slot
+        return first, parents, slots

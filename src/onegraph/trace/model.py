@@ -287,7 +287,7 @@ class Process:
     rank: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Trace:
     """Everything that was seen and is worth keeping; the only input of the rules."""
 
