@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import site
 import sysconfig
+import threading
 from types import CodeType, FrameType
 
 OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -83,6 +84,7 @@ class SiteTable:
         self.via: dict[int, str] = {}
         # A file's state when its code was first seen running, to tell when it changes later.
         self.stamps: dict[str, tuple[int, int] | None] = {}
+        self._lock = threading.Lock()
 
     def add(self, key: object, frame: FrameType | None, via: FrameType | None = None) -> int:
         """Number the expression that ``frame``, or the nearest user frame outwards, is at.
@@ -90,17 +92,21 @@ class SiteTable:
         ``via`` is the frame the recorded call was made from, a library's or the user's own.
         """
         chain = self.chain(frame)
-        number = 0
-        if chain:
-            number = len(self.chains)
-            self.chains.append(chain)
-            if via is not None and via is not frame:
-                self.via[number] = via.f_code.co_filename
-            for code, _ in chain:
-                if code.co_filename not in self.stamps:
-                    self.stamps[code.co_filename] = stamp(code.co_filename)
-        self.known[key] = number
-        return number
+        with self._lock:
+            # Threads that meet an expression at the same time must agree on its number.
+            number = self.known.get(key)
+            if number is not None:
+                return number
+            number = len(self.chains) if chain else 0
+            if chain:
+                self.chains.append(chain)
+                if via is not None and via is not frame:
+                    self.via[number] = via.f_code.co_filename
+                for code, _ in chain:
+                    if code.co_filename not in self.stamps:
+                        self.stamps[code.co_filename] = stamp(code.co_filename)
+            self.known[key] = number
+            return number
 
     def chain(self, frame: FrameType | None) -> tuple[Instruction, ...]:
         """The user's frames from ``frame`` outwards to the main program, innermost first."""
