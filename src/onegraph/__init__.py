@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from onegraph._version import __version__
 
 if TYPE_CHECKING:
+    from onegraph import lifetime, ntm
     from onegraph.api import diagnose, install, record, report
 
-__all__ = ["__version__", "diagnose", "install", "record", "report"]
+__all__ = ["__version__", "diagnose", "install", "lifetime", "ntm", "record", "report"]
 
 
 def __getattr__(name: str) -> object:
@@ -20,6 +21,10 @@ def __getattr__(name: str) -> object:
         from onegraph import api
 
         return getattr(api, name)
+    if name in ("lifetime", "ntm"):
+        from importlib import import_module
+
+        return import_module(f"onegraph.{name}")
     raise AttributeError(f"module 'onegraph' has no attribute {name!r}")
 
 
