@@ -66,3 +66,22 @@ def test_spawned_ranks(tmp_path):
     parent = json.loads((tmp_path / "out.main.json").read_text())
     assert parent["exception"]["type"] == "ProcessRaisedException"
     assert parent["findings"] == []
+
+
+@pytest.mark.distributed
+def test_primitives_on_two_ranks(tmp_path):
+    """Blocks and windows on two ranks give one process's gradients, with one reduction of each."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{BIN}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [
+            *("torchrun", "--nproc-per-node", "2", "--standalone"),
+            str(PROGRAMS / "short_lived.py"),
+        ],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["rank 0: the same", "rank 1: the same"]

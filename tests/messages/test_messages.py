@@ -115,8 +115,9 @@ why: `h` is used across steps with its history attached, so each loss reaches
      all earlier steps. A value may go on to the next step; its history may not.
 fix: Detach `h` when the step ends, after its backward (train.py:16):
        h = h.detach()
-     (gradients then stop at the step's start (truncated backpropagation); a
-     parameter that only the first step used gets no gradient from later ones)
+     (gradients then stop at the step's start (truncated backpropagation;
+     onegraph.lifetime.detach cuts a whole state); a parameter that only the
+     first step used gets no gradient from later ones)
 or:  Start every step from a fresh `h` when the steps are independent
      (no step depends on another, so no gradient is lost)
 not a fix: retain_graph=True makes every step longer and slower than the last.
@@ -138,8 +139,9 @@ why: `隐藏状态` is used across steps with its history attached, so each loss
      may not.
 fix: Detach `隐藏状态` when the step ends, after its backward (train.py:11):
        隐藏状态 = 隐藏状态.detach()
-     (gradients then stop at the step's start (truncated backpropagation); a
-     parameter that only the first step used gets no gradient from later ones)
+     (gradients then stop at the step's start (truncated backpropagation;
+     onegraph.lifetime.detach cuts a whole state); a parameter that only the
+     first step used gets no gradient from later ones)
 or:  Start every step from a fresh `隐藏状态` when the steps are independent
      (no step depends on another, so no gradient is lost)
 not a fix: retain_graph=True makes every step longer and slower than the last.
@@ -509,7 +511,8 @@ why: each backward frees all it reaches, so the part that made `features` can be
 fix: Add the losses and call backward once:
        (depth_loss + label_loss).backward()
      (the sum's gradient is the sum of the gradients; any optimizer step then
-     comes after it)
+     comes after it (onegraph.lifetime.backward_sum also gives each loss as a
+     number))
 or:  Detach `features` in the loss that is not meant to train what made it
      (that loss no longer reaches what made it)
 not a fix: clone(), which copies the value and keeps the history.
@@ -533,7 +536,8 @@ fix: Add the parts' losses up and call backward once
      (the sum's gradient is the sum of the gradients)
 or:  Cut `features` off as a leaf, back-propagate part by part into it, then
      once through what made it
-     (only one part's graph is alive at a time)
+     (only one part's graph is alive at a time: onegraph.lifetime.split_at, with
+     blocks or pairwise_blocks)
 not a fix: clone() of each part, which keeps the history.
 more: onegraph explain sliced-or-blocked
 """,

@@ -22,8 +22,9 @@ def _carried(t: Telling) -> tuple[Remedy, ...]:
         title=f"Detach {them} when the step ends, after its backward"
         + (f" ({place})" if place else ""),
         effect="truncates",
-        effect_note="gradients then stop at the step's start (truncated backpropagation); a "
-        "parameter that only the first step used gets no gradient from later ones",
+        effect_note="gradients then stop at the step's start (truncated backpropagation; "
+        "onegraph.lifetime.detach cuts a whole state); a parameter that only the first step used "
+        "gets no gradient from later ones",
         edit=edits.detached_between_steps(t),
     )
     can_be_none = any(t.syntax.can_be_none(binding.name) for binding in t.carried)
@@ -95,8 +96,8 @@ def _outside(t: Telling) -> tuple[Remedy, ...]:
     summed = Remedy(
         title="Add the losses up and call backward once" + (", after the loop" if t.loops else ""),
         effect="same",
-        effect_note="the sum's gradient is the sum of the gradients; one optimizer step "
-        "instead of several",
+        effect_note="the sum's gradient is the sum of the gradients, with one optimizer step; "
+        "onegraph.lifetime.split_at gives the same and frees each turn's graph",
     )
     return (again, summed) if _only_trained(t) else (again, cut, summed)
 
@@ -121,7 +122,7 @@ def _several(t: Telling) -> tuple[Remedy, ...]:
         title="Add the losses and call backward once",
         effect="same",
         effect_note="the sum's gradient is the sum of the gradients; any optimizer step then "
-        "comes after it",
+        "comes after it (onegraph.lifetime.backward_sum also gives each loss as a number)",
         edit=edits.summed(t, "freed", "failed"),
     )
     again = Remedy(
@@ -176,7 +177,8 @@ def _sliced(t: Telling) -> tuple[Remedy, ...]:
             title=f"Cut {t.it} off as a leaf, back-propagate part by part into it, then once "
             "through what made it",
             effect="same",
-            effect_note="only one part's graph is alive at a time",
+            effect_note="only one part's graph is alive at a time: onegraph.lifetime.split_at, "
+            "with blocks or pairwise_blocks",
         ),
     )
 

@@ -123,9 +123,19 @@ def _lost_here(
         shared=Shared(0, tuple(names)),
         headline=f"{listed}{more} got {got} in {steps} steps",
         why=whys.get(cause, default),
-        remedies=(never if cause == "unused-module" else remedy_for(cause, func),),
+        remedies=(
+            never if cause == "unused-module" else remedy_for(cause, func),
+            *((_SPLIT,) if cause == "detach-cut" else ()),
+        ),
         order=("cut",),
     )
+
+
+_SPLIT = Remedy(
+    title="Split the graph there instead, if the cut is to keep backward calls apart",
+    effect="same",
+    effect_note="onegraph.lifetime.split_at gathers the gradient and takes it on in one pass",
+)
 
 
 # -- graphs that grow ------------------------------------------------------------------------------
