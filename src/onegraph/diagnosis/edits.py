@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from onegraph.diagnosis.naming import last_part
-from onegraph.diagnosis.syntax import Statement
+from onegraph.diagnosis.statement import Statement
 from onegraph.diagnosis.telling import Telling
 from onegraph.trace import Binding, Change, Edit, Frame
 

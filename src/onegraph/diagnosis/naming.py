@@ -7,8 +7,9 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from posixpath import commonpath
 
+from onegraph.diagnosis.statement import Statement
 from onegraph.diagnosis.story import Bridge, Story
-from onegraph.diagnosis.syntax import Statement, Syntax
+from onegraph.diagnosis.syntax import Syntax
 from onegraph.trace import Binding, Frame
 
 KEPT = 4
