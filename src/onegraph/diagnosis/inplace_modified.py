@@ -129,10 +129,14 @@ def _names(
     if changed.kind in ("parameter", "buffer", "leaf") and live:
         return live
     written = _written(trace, syntax, first)
+    written = [re.sub(r"(\.detach\(\)|\.data)$", "", name) for name in written]
     spelled = [name for name in live if last_part(name) in {last_part(w) for w in written}]
+    needing = _read_by(trace, syntax, changed)
     if not written:
-        written = _read_by(trace, syntax, changed)[:1] if not live else []
-    return tuple(dict.fromkeys((*written, *spelled, *live)))[:4]
+        written = needing[:1] if not live else []
+    # A loop's variable stood for it only while it was written to.
+    known = [name for name in live if name in needing and not set(written) & set(needing)]
+    return tuple(dict.fromkeys((*known, *written, *spelled, *live)))[:4]
 
 
 def _written(trace: Trace, syntax: Syntax, write: Write | None) -> list[str]:
@@ -151,11 +155,13 @@ def _written(trace: Trace, syntax: Syntax, write: Write | None) -> list[str]:
 
 
 def _read_by(trace: Trace, syntax: Syntax, changed: Overwritten) -> list[str]:
-    """What the statement that needed the tensor reads."""
+    """What the statement that needed the tensor reads, or stores where its own result is meant."""
     number = trace.graph.site[changed.node]
     frames = trace.sites[number].frames if number >= 0 else ()
     statement = syntax.statement(frames[0]) if frames else None
-    return list(statement.reads) if statement is not None else []
+    if statement is None:
+        return []
+    return list(statement.stores if changed.attribute in ("result", "output") else statement.reads)
 
 
 def _sites(

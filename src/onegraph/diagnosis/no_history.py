@@ -56,6 +56,13 @@ REMEDIES = {
 NOTES = {"same": "the gradient then reaches what lies behind", "changes": "the loss is another one"}
 
 
+def words_of(cut: CutOff) -> str:
+    """What a cut's line did to the history."""
+    if cut.cause == "no-grad-scope" and cut.off == cut.site:
+        return "gradients were off here"  # what switched them off was not seen
+    return WORDS[cut.cause].format(func=cut.func)
+
+
 def remedy_for(cause: str, func: str) -> Remedy:
     """What to write instead of a cut."""
     title, effect = REMEDIES[cause]
@@ -103,7 +110,7 @@ def _no_grad(trace: Trace, failure: Failure) -> Finding:
     site = line_of(trace, found) if found is not None else None
     if found is not None and site is not None:
         cause = found.cause
-        sites["cut"] = (replace(site, label=WORDS[cause].format(func=found.func)),)
+        sites["cut"] = (replace(site, label=words_of(found)),)
         remedies = [remedy_for(cause, found.func)]
         made = trace.sites[found.site] if found.site is not None else None
         if cause == "no-grad-scope":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onegraph.diagnosis.naming import last_part, owners
-from onegraph.diagnosis.no_history import WORDS, line_of, named_by, remedy_for
+from onegraph.diagnosis.no_history import WORDS, line_of, named_by, remedy_for, words_of
 from onegraph.diagnosis.syntax import Syntax
 from onegraph.trace import (
     CutOff,
@@ -96,7 +96,8 @@ def _lost_here(
         statement = syntax.statement(site.frames[0]) if site.frames else None
         spoken = list(statement.stores[:1]) if statement is not None else []
     if site is not None:
-        sites["cut"] = (replace(site, label=WORDS[cause].format(func=func)),)
+        label = words_of(cut) if cut is not None else WORDS[cause].format(func=func)
+        sites["cut"] = (replace(site, label=label),)
     else:
         unknown["cut"] = "no line was seen that uses it"
     got = "only zeros for gradients" if cause == "zero-gradient-op" else "no gradient"

@@ -121,4 +121,6 @@ class _Trunk:
         reached = [(tensor, leaf.grad) for _, tensor, leaf in self._pairs if leaf.grad is not None]
         if reached:
             tensors, gradients = zip(*reached, strict=True)
+            for _, _, leaf in self._pairs:
+                leaf.grad = None
             torch.autograd.backward(tensors, gradients)

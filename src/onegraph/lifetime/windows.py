@@ -334,7 +334,11 @@ def _streams(sequence: Any) -> bool:
 
 
 def _length(sequence: Any, dim: int) -> int:
-    lengths = {path: tensor.shape[dim] for path, tensor in tensors(sequence, "sequence")}
+    lengths = {}
+    for path, tensor in tensors(sequence, "sequence"):
+        if not tensor.dim():
+            raise ValueError(f"windows: {path} is a single number, without steps")
+        lengths[path] = tensor.shape[_axis(tensor, dim)]
     if not lengths:
         raise ValueError("windows: the sequence holds no tensor")
     if len(set(lengths.values())) > 1:

@@ -23,6 +23,12 @@ from onegraph.recorder.writes import (
 )
 from onegraph.trace import Overwritten, Write
 
+# What nodes call the output of their own forward where they save it.
+_RESULTS = ("result", "output")
+# Which input they mean by a name, counted from the front or from the end.
+_SLOTS = {"self": 0, "input": 0, "mat1": 1, "batch1": 1, "weight": 1,
+          "other": -1, "mat2": -1, "batch2": -1}  # fmt: skip
+
 
 class Told(NamedTuple):
     """What torch's message says of a changed tensor; None where it does not."""
@@ -129,6 +135,14 @@ def _storage(
             return storage_of(variable), True
     live = [f for f in seen.names.tensors if storage_of(f.value) in written]
     live = [f for f in live if said.now is None or f.value._version == said.now]
+    # A write without gradients leaves a tensor its node: the very one, or one that leads to it.
+    own = {
+        storage_of(f.value)
+        for f in live
+        if _at(seen, f.value) in _makers(seen, position, attribute)
+    }
+    if len(own) == 1:
+        return own.pop(), True
     for exact in (True, False):
         storages = {storage_of(f.value) for f in live if _fits(f.value, said) or not exact}
         if len(storages) == 1:
@@ -150,13 +164,29 @@ def _storage(
     return 0, False
 
 
+def _makers(seen: Examination, position: int, attribute: str) -> set[tuple[int, int]]:
+    """(node, output) of the tensors that a node may have saved under a name."""
+    if attribute in _RESULTS:
+        return {(position, 0)}
+    edges = list(seen.graph.edges(position))
+    inputs = seen.graph.start[position + 1] - seen.graph.start[position]
+    slot = _SLOTS.get(attribute)
+    named = [edge for edge in edges if slot is not None and edge[0] == slot % inputs]
+    return {(child, output) for _, child, output in named or edges}
+
+
+def _at(seen: Examination, tensor: torch.Tensor) -> tuple[int, int]:
+    """(node, output) that a tensor is in the graph, (-1, 0) for one outside."""
+    node = tensor.grad_fn
+    return (-1, 0) if node is None else (seen.walk.index.get(node, -1), int(tensor.output_nr))
+
+
 def _wrote_to_input(
     seen: Examination, position: int, attribute: str, storage: int, writes: Sequence[Written]
 ) -> bool:
     """Whether a write made a node of this graph that follows what made the saved tensor."""
     graph = seen.graph
-    makers = {(position, 0)} if attribute in ("result", "output") else set()
-    makers |= {(child, output) for _, child, output in graph.edges(position)}
+    makers = _makers(seen, position, attribute)
     by_number = {(graph.thread[p], graph.number[p]): p for p in range(len(graph))}
     for write in writes:
         if write.storage != storage:

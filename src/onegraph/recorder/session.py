@@ -239,10 +239,14 @@ class Recorder:
 
     def _scope(self, frame: Any) -> int:
         """The site that switches gradients off, `LIBRARY_SCOPE` where a library does for itself."""
+        inner = frame
         while frame is not None and frame.f_code.co_filename.endswith(_SCOPES):
-            frame = frame.f_back
+            inner, frame = frame, frame.f_back
         if frame is None or not self.users[frame.f_code.co_filename]:
             return LIBRARY_SCOPE
+        decorated = getattr(inner.f_locals.get("func"), "__code__", None)
+        if inner is not frame and decorated is not None and self.users[decorated.co_filename]:
+            return self.sites.of_definition(decorated, frame)
         return self._site(frame)
 
     def _in_step(self, frame: Any) -> bool:

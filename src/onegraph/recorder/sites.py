@@ -12,6 +12,8 @@ OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # What started the program stands below it on the stack and is not part of it.
 LAUNCHER = OWN + os.path.join("cli", "launch.py")
 DEPTH = 64
+# In place of an instruction: the line that a function's definition begins at.
+DEFINITION = -2
 
 Instruction = tuple[CodeType, int]
 
@@ -91,7 +93,20 @@ class SiteTable:
 
         ``via`` is the frame the recorded call was made from, a library's or the user's own.
         """
-        chain = self.chain(frame)
+        other = via if via is not frame else None
+        return self._number(key, self.chain(frame), other.f_code.co_filename if other else None)
+
+    def of_definition(self, code: CodeType, frame: FrameType | None) -> int:
+        """The site of a function's definition, its decorators first, called from ``frame``."""
+        key = ("def", id(code))
+        known = self.known.get(key)
+        return (
+            self._number(key, ((code, DEFINITION), *self.chain(frame)), None)
+            if known is None
+            else known
+        )
+
+    def _number(self, key: object, chain: tuple[Instruction, ...], via: str | None) -> int:
         with self._lock:
             # Threads that meet an expression at the same time must agree on its number.
             number = self.known.get(key)
@@ -100,8 +115,8 @@ class SiteTable:
             number = len(self.chains) if chain else 0
             if chain:
                 self.chains.append(chain)
-                if via is not None and via is not frame:
-                    self.via[number] = via.f_code.co_filename
+                if via is not None:
+                    self.via[number] = via
                 for code, _ in chain:
                     if code.co_filename not in self.stamps:
                         self.stamps[code.co_filename] = stamp(code.co_filename)
