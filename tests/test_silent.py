@@ -60,6 +60,46 @@ for step in range(30):
 """,
         ("lost-gradient", "unused-module", "spare"),
     ),
+    "a model made again after its optimizer": (
+        """
+model = nn.Linear(4, 3)
+for step in range(30):
+    loss = model(batch()).pow(2).mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+""",
+        ("lost-gradient", "unused-module", "optimizer"),
+    ),
+    "totals by name on an object": (
+        """
+import collections
+class Meter:
+    def __init__(self):
+        self._sums = collections.defaultdict(float)
+    def update(self, **values):
+        for name, value in values.items():
+            self._sums[name] += value
+meter = Meter()
+for step in range(40):
+    loss = model(batch()).pow(2).mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    meter.update(loss=loss)
+""",
+        ("graph-growth", "accumulated-graph", "self._sums[name]"),
+    ),
+    "a mean kept once an epoch": (
+        """
+history = []
+for epoch in range(12):
+    outputs = []
+    for step in range(5):
+        y = model(batch())
+        loss = y.pow(2).mean()
+        outputs.append(y)
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+    history.append(torch.stack(outputs).mean())
+""",
+        ("graph-growth", "accumulated-graph", "history"),
+    ),
     "a retained graph that nothing uses": (
         """
 for step in range(8):

@@ -24,6 +24,8 @@ from onegraph.trace import (
 # for so many steps before that is called a fault.
 NEVER_USED_AFTER = 25
 
+# How a parameter is called that only an optimizer leads to.
+_LISTED = ".param_groups["
 _ARRAYS = ("numpy", "__array__", "tolist")
 
 
@@ -49,7 +51,11 @@ def _lost(trace: Trace, syntax: Syntax) -> list[Finding]:
             groups.setdefault((trace.cuts[number].cause, number), []).append(lost)
         elif not lost.cuts and lost.steps >= NEVER_USED_AFTER and not _routed(lost.name):
             groups.setdefault(("unused-module", None), []).append(lost)
-    return [_lost_here(trace, syntax, cause, k, lost) for (cause, k), lost in groups.items()]
+    found = []
+    for (cause, number), members in groups.items():
+        orphaned = _orphaned(members) if cause == "unused-module" else None
+        found.append(orphaned or _lost_here(trace, syntax, cause, number, members))
+    return found
 
 
 def _blamed(trace: Trace, lost: Lost) -> int | None:
@@ -70,9 +76,43 @@ def _blamed(trace: Trace, lost: Lost) -> int | None:
     return -max(taken)[1] if taken else None
 
 
+def _orphaned(lost: list[Lost]) -> Finding | None:
+    """The finding when nothing but an optimizer leads to some parameters any more."""
+    holders = {one.name.partition(_LISTED)[0] for one in lost if _LISTED in one.name}
+    if len(holders) != 1 or not all(_LISTED in one.name for one in lost):
+        return None
+    holder = holders.pop()
+    it = f"`{holder}`"
+    headline = f"{it} trains {len(lost)} tensors that nothing else leads to"
+    return Finding(
+        level="warning",
+        symptom="lost-gradient",
+        cause="unused-module",
+        certainty="likely",
+        summary=f"{headline}; they got no gradient in {max(one.steps for one in lost)} steps.",
+        names=(holder,),
+        sites={},
+        unknown={"cut": "no line was seen that uses them"},
+        shared=Shared(0, tuple(one.name for one in lost)),
+        headline=headline,
+        why=f"they got no gradient in {max(one.steps for one in lost)} steps: most likely the "
+        "model was made again, or moved to new parameters, after the optimizer was made.",
+        remedies=(
+            Remedy(
+                title="Make the optimizer last, from the parameters of the model that is used",
+                effect="same",
+                effect_note="an optimizer trains the tensors that it was given, whatever becomes "
+                "of their names",
+            ),
+        ),
+        order=("cut",),
+    )
+
+
 def _routed(name: str) -> bool:
     """Whether a parameter belongs to one of several numbered modules, as experts are."""
-    return any(part.isdigit() for part in name.replace("[", ".").replace("]", "").split("."))
+    parts = name.replace("[", ".").replace("]", "").split(".")
+    return _LISTED not in name and any(part.isdigit() for part in parts)
 
 
 def _lost_here(

@@ -88,7 +88,8 @@ class Ending:
         """Whether nothing up to the line's next turn used the graph that a call kept or made."""
         log = self._of.recorder.engine
         mine = set(log.reached[kept])
-        made = range(log.number[kept - 1], log.after[kept - 1])
+        first = log.number[kept - 1]
+        made = range(first, first + log.made[kept - 1])
         for ordinal in range(kept + 1, following + 1):
             if log.parent[ordinal - 1] == kept:
                 continue

@@ -73,7 +73,9 @@ class Examination:
         log = recorder.engine
         self.thread = log.thread[ordinal - 1] if ordinal <= len(log) else self._own_thread()
         self._starts = [
-            (log.number[k], k + 1) for k in range(len(log)) if log.thread[k] == self.thread
+            (number, k + 1)
+            for k, (number, thread) in enumerate(zip(log.number, log.thread, strict=True))
+            if thread == self.thread
         ]
         self._start_numbers = [number for number, _ in self._starts]
         nodes = self.walk.nodes

@@ -10,7 +10,7 @@ import heapq
 import sys
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
@@ -25,6 +25,7 @@ from onegraph.recorder.torchapi import node_number
 OBJECTS = 4_000
 ITEMS = 4_000
 NODES, SHORT = 3_000, 48
+PLACES = 16
 # So many looks in a row must see the same early step, and so many steps lie between.
 LOOKS, STEPS = 3, 6
 _DULL = (ModuleType, FunctionType, BuiltinFunctionType, type, str, bytes, int, float, type(None))
@@ -103,10 +104,12 @@ class Growth:
             if before is not None and before.since == since and until > before.until:
                 entry.looks = before.looks + 1
             current[held.name] = entry
-            steady = entry.looks >= LOOKS and until - since >= STEPS and now - until <= 2
+            # What is collected once an epoch comes at even distances, and lately.
+            period = _period(steps) if held.container else 1
+            long = until - since >= STEPS and now - until <= max(2, 2 * period)
             # An old graph that ever new results lead to does not grow: few steps have a part in it.
-            dense = len(steps) * 2 >= until - since
-            if steady and dense and held.name not in self.found:
+            dense = len(steps) * 2 * period >= until - since
+            if entry.looks >= LOOKS and long and dense and held.name not in self.found:
                 self.found[held.name] = entry
                 entry.sample, entry.per = held.tensors, until - since + 1
                 fresh.append(entry)
@@ -132,6 +135,12 @@ class Growth:
         return found
 
 
+def _period(steps: set[int]) -> int:
+    """The largest distance between neighbours, where there are enough of them; else 1."""
+    ordered = sorted(steps)
+    return max(b - a for a, b in pairwise(ordered)) if len(ordered) > LOOKS else 1
+
+
 def search(frames: Sequence[FrameType], users: UserFiles) -> Iterator[Held]:
     """Tensors with history that variables of running functions and of modules lead to."""
     seen: set[int] = set()
@@ -154,15 +163,17 @@ def search(frames: Sequence[FrameType], users: UserFiles) -> Iterator[Held]:
         if isinstance(value, _DULL) or id(value) in seen:
             continue
         seen.add(id(value))
-        if isinstance(value, (list, tuple, deque)) or type(value) is dict:
-            parts = list(value.values() if isinstance(value, Mapping) else value)[:ITEMS]
+        if isinstance(value, (list, tuple, deque, dict)):
+            parts = _parts(value)
             tensors = [t for part in parts for t in _within(part)]
             if len(tensors) > 1:
                 yield Held(name, tensors, True)
             if depth < 2 and len(parts) <= 64:
-                keys = list(value) if isinstance(value, Mapping) else range(len(parts))
+                keys = list(dict.keys(value)) if isinstance(value, dict) else range(len(parts))
                 for key, part in zip(keys, parts, strict=False):
-                    if not isinstance(part, torch.Tensor) or part.is_leaf:
+                    # Of many tensors that lie in a list each is as old as it is; in a few places
+                    # there may be running totals.
+                    if len(parts) <= PLACES or not isinstance(part, torch.Tensor) or part.is_leaf:
                         waiting.append((f"{name}[{key!r}]".replace("'", '"'), part, depth + 1))
         elif depth < 3:
             attributes = plain_dict(value)
@@ -171,9 +182,23 @@ def search(frames: Sequence[FrameType], users: UserFiles) -> Iterator[Held]:
                 if type(inner) is dict:
                     waiting.extend((f"{name}.{k}", v, depth + 1) for k, v in list(inner.items()))
             for key, part in list(attributes.items())[:64]:
-                if isinstance(key, str) and not key.startswith("_"):
+                if isinstance(key, str) and key not in _OF_MODULES:
                     waiting.append((f"{name}.{key}", part, depth + 1))
 
+
+def _parts(value: Any) -> list[Any]:
+    """A container's first elements, without running what a subclass may do when asked for them."""
+    if isinstance(value, dict):
+        return list(dict.values(value))[:ITEMS]
+    kinds: tuple[Any, ...] = (list, tuple, deque)
+    for kind in kinds:
+        if isinstance(value, kind):
+            return list(kind.__iter__(value))[:ITEMS]
+    return []
+
+
+# What every module of torch has for itself.
+_OF_MODULES = frozenset(vars(torch.nn.Module()))
 
 _known_modules: tuple[int, list[dict[Any, Any]]] = (0, [])
 
@@ -197,12 +222,10 @@ def _within(part: Any) -> Iterator[torch.Tensor]:
     if isinstance(part, torch.Tensor):
         if part.grad_fn is not None:
             yield part
-    elif isinstance(part, (tuple, list)) and len(part) <= 16:
-        yield from (t for t in part if isinstance(t, torch.Tensor) and t.grad_fn is not None)
-    elif type(part) is dict and len(part) <= 16:
-        yield from (
-            t for t in part.values() if isinstance(t, torch.Tensor) and t.grad_fn is not None
-        )
+    elif isinstance(part, (tuple, list, dict)) and len(part) <= 16:
+        for tensor in _parts(part):
+            if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None:
+                yield tensor
 
 
 def _below(tensor: torch.Tensor, recent: int) -> list[int]:

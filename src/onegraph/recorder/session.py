@@ -20,6 +20,7 @@ from onegraph.recorder.effects import DATA, GRADIENT, INDICES, SWITCH, VALUE
 from onegraph.recorder.faults import tell_fault
 from onegraph.recorder.growth import Growing, Growth, due, size
 from onegraph.recorder.mode import make_mode
+from onegraph.recorder.packed import PackedInts
 from onegraph.recorder.sites import SiteTable, UserFiles
 from onegraph.recorder.tape import PatternStore, Tape
 from onegraph.recorder.training import ZERO_KINDS, Training
@@ -32,6 +33,7 @@ WALK_NODES = 2_000
 WALK_CALLS = 64
 ROOTS_KEPT = 1_000
 GRAD_READS_KEPT = 64
+MADE_AT_MOST = 2**31 - 1
 # The tapes of threads that have ended.
 FINISHED_KEPT = 8_192
 
@@ -59,10 +61,10 @@ class EngineLog:
         self.site = array("i")
         self.flags = array("B")
         self.thread = array("i")
-        self.number = array("q")
-        # The counter just after the call: between lie the nodes that it made itself.
-        self.after = array("q")
-        self.root = array("q")
+        self.number = PackedInts()
+        # How many nodes the call made itself.
+        self.made = array("i")
+        self.root = PackedInts()
         self.output = array("i")
         self.parent = array("i")
         self.roots: dict[int, list[tuple[int, int]]] = {}
@@ -307,9 +309,9 @@ class Recorder:
             log.site.append(site)
             log.flags.append(flags)
             log.thread.append(-1 if tape is None else tape.index)
-            log.number.append(torchapi.sequence_number() if torchapi.sequence_number else 0)
-            log.after.append(-1)
-            log.root.append(roots[0][0] if roots else -1)
+            log.number.add(torchapi.sequence_number() if torchapi.sequence_number else 0)
+            log.made.append(0)
+            log.root.add(roots[0][0] if roots else -1)
             log.output.append(roots[0][1] if roots else 0)
             log.parent.append(parent)
             if len(roots) > 1:
@@ -382,7 +384,8 @@ class Recorder:
     def end(self, ordinal: int) -> None:
         """Note that an engine call is over, however it ended."""
         if torchapi.sequence_number is not None:
-            self.engine.after[ordinal - 1] = torchapi.sequence_number()
+            made = torchapi.sequence_number() - self.engine.number[ordinal - 1]
+            self.engine.made[ordinal - 1] = min(max(made, 0), MADE_AT_MOST)
         stack = self.open.get(threading.get_ident(), [])
         while stack and stack.pop() != ordinal:
             pass
