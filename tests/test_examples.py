@@ -1,7 +1,8 @@
-"""The seed programs of `examples/`, each told by its true reason."""
+"""The programs of `examples/`: seeds told by their true reason, and repaired ones that train."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,14 @@ FUSION = "examples/fusion_controller.py"
 REPAIRS = "examples/fusion_controller_popular_repairs.py"
 PAIRWISE = "examples/pairwise_blocks.py"
 RETAINED = "examples/pairwise_retained.py"
+DONE_RIGHT = (
+    "actor_critic",
+    "contrastive",
+    "fusion_done_right",
+    "gan",
+    "language_model",
+    "pairwise_done_right",
+)
 
 pytestmark = pytest.mark.usefixtures("torch_loaded")
 
@@ -124,3 +133,14 @@ def test_pairwise_blocks_behind_a_layer():
     assert (first["cause"], first["names"][0]) == ("sliced-or-blocked", "matrix")
     assert first["sites"]["built"][0]["line"] == line_of(PAIRWISE, "matrix = layer(matrix)")
     assert len(run.out.splitlines()) == 1
+
+
+@pytest.mark.parametrize("program", DONE_RIGHT)
+def test_done_right(program):
+    """A program built with the primitives trains, retains no graph, and there is nothing to say."""
+    path = f"examples/{program}.py"
+    run = forked.run(ROOT, [path], ["--notes"])
+    assert (run.status, run.findings, run.err) == (0, [], "")
+    falling = [float(number) for number in re.findall(r" ([\d.]+)$", run.out, re.MULTILINE)]
+    assert falling[-1] < 0.6 * falling[0]
+    assert "retain_graph" not in (ROOT / path).read_text()

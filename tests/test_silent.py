@@ -118,6 +118,15 @@ for step in range(40):
     optimizer.zero_grad(); loss.backward(); optimizer.step()
     buffer.append(model(batch()).detach())
 """,
+    "a bounded buffer filled a few at a time": """
+buffer = []
+for step in range(24):
+    for move in range(4):
+        buffer = (buffer + [model(batch())])[-40:]
+    for update in range(3):
+        loss = model(batch()).pow(2).mean()
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+""",
     "an average of the weights": """
 average = copy.deepcopy(model).requires_grad_(False)
 for step in range(40):

@@ -275,7 +275,10 @@ def _spellings(ranked: list[Candidate]) -> list[str]:
     for candidate in ranked:
         if candidate.score < 0.5 * ranked[0].score:
             break
-        for name in (candidate.name, _container(candidate.name)):
+        whole = _container(candidate.name)
+        # A slice is a part that has no name of its own; an element has one.
+        sliced = whole is not None and ":" in candidate.name[len(whole) :]
+        for name in (whole, candidate.name) if sliced else (candidate.name, whole):
             if name and name not in names:
                 names.append(name)
     return names

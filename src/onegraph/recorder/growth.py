@@ -97,6 +97,7 @@ class Growth:
             below = numbers if held.container else _below(held.tensors[0], recent)
             steps = {bisect_right(starts, number) for number in below}
             since, until = min(steps), max(steps)
+            self._revoke(held, since)
             if until - since < 2:
                 continue
             entry = Growing(held.name, newest, held.container, len(numbers), since, until)
@@ -124,6 +125,7 @@ class Growth:
         found = []
         for held in search((), users):
             numbers = [node_number(t.grad_fn) for t in held.tensors]
+            self._revoke(held, bisect_right(starts, min(numbers)))
             if not held.container or len(set(numbers)) < UNUSED or held.name in self.found:
                 continue
             if min(numbers) < (starts[-1] if starts else 0) or not _apart(held.tensors):
@@ -133,6 +135,12 @@ class Growth:
             self.found[held.name] = entry
             found.append(entry)
         return found
+
+    def _revoke(self, held: Held, since: int) -> None:
+        """Take back what was said of a container that has begun to drop its oldest."""
+        known = self.found.get(held.name)
+        if known is not None and known.container and since > known.since:
+            del self.found[held.name]
 
 
 def _period(steps: set[int]) -> int:
