@@ -16,10 +16,10 @@ USABLE  := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv try test check cases repairs bench clean
+.PHONY: help venv try ntm-demo test check cases repairs bench bench-lifetime clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 venv: $(STAMP) ## make .venv and install onegraph with its development tools
 
@@ -38,7 +38,7 @@ $(STAMP): pyproject.toml constraints.txt
 	fi
 	@echo "installing onegraph and its tools into $(VENV)"
 	@$(BIN)/python -m pip install --quiet -c constraints.txt "$$(grep '^torch==' constraints.txt)"
-	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,ntm]'
 	@touch $@
 
 # The program fails by design, with Python's own status 1. Any other status, or a run that explains
@@ -48,6 +48,13 @@ try: $(STAMP) ## run onegraph on a training program that fails, and show its rep
 	$(BIN)/onegraph run --json $(VENV)/try.json examples/fusion_controller.py; [ $$? -eq 1 ]
 	@grep -q '"symptom": *"second-backward"' $(VENV)/try.json || \
 	    { echo "make try: onegraph did not explain the failure" >&2; exit 1; }
+
+# From nothing, whatever is there: the folder is made anew.
+ntm-demo: $(STAMP) ## train a memory network to copy, draw what it does, and measure it (a minute)
+	@rm -rf ntm-demo
+	$(ONE_THREAD) $(BIN)/onegraph ntm train copy --preset demo --out ntm-demo
+	$(ONE_THREAD) $(BIN)/onegraph ntm plot ntm-demo
+	@$(ONE_THREAD) $(BIN)/onegraph ntm eval ntm-demo --length 10
 
 test: check ## check, then run every test
 	$(ONE_THREAD) $(BIN)/python -m pytest $(ARGS)
@@ -67,8 +74,11 @@ repairs: $(STAMP) ## apply every edit that reports on the corpus print, and run 
 bench: $(STAMP) ## measure what recording costs
 	$(BIN)/python -m benchmarks.cost
 
+bench-lifetime: $(STAMP) ## measure what the primitives save and cost
+	$(BIN)/python -m benchmarks.lifetime
+
 clean: ## remove caches and build output, but keep .venv
-	rm -rf build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf build dist htmlcov ntm-demo .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache \
 	    .pytest_cache .ruff_cache
 	find . -path ./$(VENV) -prune -o -path ./.git -prune -o -name __pycache__ -type d \
 	    -exec rm -rf {} +

@@ -7,7 +7,7 @@ import sys
 from typing import Protocol
 
 from onegraph._version import __version__
-from onegraph.cli import explain, report, run
+from onegraph.cli import explain, ntm, report, run
 
 
 class Command(Protocol):
@@ -23,7 +23,7 @@ class Command(Protocol):
         """Do it; return the exit status."""
 
 
-COMMANDS: tuple[Command, ...] = (run, report, explain)
+COMMANDS: tuple[Command, ...] = (run, report, explain, ntm)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,0 +1,276 @@
+"""`onegraph ntm`: train a Neural Turing Machine, measure it, draw what its memory does."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onegraph.ntm.training.checkpoint import Run
+    from onegraph.ntm.training.options import Options
+
+NAME = "ntm"
+HELP = "train, evaluate and draw Neural Turing Machines"
+
+# What each command needs of the extra `ntm`.
+_NEEDS = {
+    "train": ("accelerate", "safetensors", "tensorboard"),
+    "eval": ("safetensors",),
+    "plot": ("safetensors", "matplotlib"),
+}
+# Options of `train` that are options of the run; None: the preset decides, or the run as it is.
+_DIRECT = ("steps", "seed", "batch", "lr", "window", "dtype", "precision", "save_every")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the commands and their options."""
+    parser.set_defaults(usage=parser)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions")
+
+    def action(name: str, words: str) -> argparse.ArgumentParser:
+        sub = actions.add_parser(name, help=words, description=words, allow_abbrev=False)
+        sub.set_defaults(parser=sub)
+        return sub
+
+    _train_arguments(action("train", "train a model, or go on training it"))
+    sub = action("eval", "count the bit errors of a trained model on fresh sequences")
+    sub.add_argument("run", metavar="RUN", help="the folder of a run")
+    _length_arguments(sub)
+    sub.add_argument("--sequences", type=_positive, default=640, help="how many (640)")
+    sub.add_argument("--seed", type=int, default=0, help="decides the sequences (0)")
+    sub.add_argument("--json", action="store_true", help="print the result as JSON")
+    sub = action("plot", "draw the learning curve, the outputs, and what the memory does")
+    sub.add_argument("run", metavar="RUN", help="the folder of a run")
+    _length_arguments(sub)
+    sub.add_argument("--seed", type=int, default=0, help="decides the sequence that is drawn (0)")
+    sub.add_argument("--out", metavar="FOLDER", help="where the pictures go (RUN/plots)")
+    action("tasks", "list the tasks")
+    action("presets", "list the presets, and the published results they stand for")
+
+
+def _train_arguments(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("task", metavar="TASK", help="what to learn; `onegraph ntm tasks` lists them")
+    sub.add_argument("--out", metavar="RUN", help="the folder of the run (runs/PRESET-SEED)")
+    sub.add_argument("--preset", help="where options begin; the task's first by default")
+    sub.add_argument("--resume", action="store_true", help="go on where the run ended, if it began")
+    sub.add_argument("--steps", type=int, help="how many steps in all")
+    sub.add_argument("--seed", type=int, help="decides the first parameters and every batch")
+    sub.add_argument("--batch", type=int, help="sequences a step, over all processes")
+    sub.add_argument("--lr", type=float, help="the learning rate")
+    sub.add_argument("--window", type=int, help="cut the graph after so many time steps")
+    sub.add_argument("--dtype", choices=("float32", "float64"), help="of the parameters")
+    sub.add_argument("--precision", choices=("no", "bf16", "fp16"), help="mixed precision")
+    sub.add_argument("--save-every", type=int, metavar="STEPS", help="between two checkpoints")
+    sub.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", dest="settings",
+        help="any other option: task.longest=10, model.memory=[64,16], clip_norm=1 (repeatable)",
+    )  # fmt: skip
+    sub.add_argument("--cpu", action="store_true", help="stay on the processor")
+    sub.add_argument("--threads", type=_positive, default=1,
+                     help="of the processor; tiny steps are fastest on one (1)")  # fmt: skip
+    sub.add_argument("--no-tensorboard", action="store_true", help="write nothing for TensorBoard")
+
+
+def _length_arguments(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--length", type=_positive, help="of the sequences; the longest of training")
+    sub.add_argument("--repeats", type=_positive, help="of a repeated copy; the most of training")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return number
+
+
+def main(options: argparse.Namespace) -> int:
+    """Do what was asked; every failure that has a reason is one line."""
+    if options.action is None:
+        options.usage.print_help(sys.stderr)
+        return 2
+    missing = [name for name in _NEEDS.get(options.action, ()) if not _installed(name)]
+    if missing:
+        return _fail(
+            f"`onegraph ntm {options.action}` needs {', '.join(missing)}: "
+            "pip install 'onegraph[ntm]'"
+        )
+    actions: dict[str, Callable[[argparse.Namespace], int]] = {
+        "train": _train, "eval": _eval, "plot": _plot, "tasks": _tasks, "presets": _presets,
+    }  # fmt: skip
+    from onegraph.ntm.training.errors import RunError, reason
+
+    try:
+        status = actions[options.action](options)
+        sys.stdout.flush()
+        return status
+    except RunError as error:
+        return error.status if error.quiet else _fail(str(error), error.status)
+    except KeyboardInterrupt:
+        return _fail("interrupted; what was saved before is whole", 130)
+    except BrokenPipeError:
+        # A reader such as `head` has seen enough; Python flushes once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _fail(f"{error.filename or 'the system'}: {reason(error)}", 1)
+
+
+def _installed(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def _fail(message: str, status: int = 2) -> int:
+    print(f"onegraph: {message}", file=sys.stderr)
+    return status
+
+
+def _train(options: argparse.Namespace) -> int:
+    from onegraph.ntm.training.checkpoint import Run
+    from onegraph.ntm.training.loop import train
+    from onegraph.ntm.training.presets import preset_for
+    from onegraph.ntm.training.threads import use_threads
+
+    use_threads(options.threads)
+    preset = preset_for(options.task, options.preset)
+    seed = preset.options.seed if options.seed is None else options.seed
+    run = Run(options.out or Path("runs") / f"{preset.name}-{seed}")
+    result = train(
+        run,
+        lambda run: _prepared(run, options),
+        sys.stderr,
+        cpu=options.cpu,
+        board=not options.no_tensorboard,
+    )
+    if result.primary:
+        last = result.curve[-1] if result.curve else None
+        told = f", {last['bits_per_sequence']:.3f} bits a sequence at the end" if last else ""
+        print(f"{run}: {result.step:,} steps{told}")
+    return 0
+
+
+def _prepared(run: Run, options: argparse.Namespace) -> Options:
+    """The options of the run: new, or those it was begun with, if nothing contradicts them."""
+    from onegraph.ntm.training.errors import USAGE, RunError
+    from onegraph.ntm.training.options import (
+        FREE,
+        changed,
+        from_json,
+        make_model,
+        make_task,
+        read_setting,
+    )
+    from onegraph.ntm.training.presets import preset_for
+
+    changes: list[tuple[str, Any]] = [
+        (name, getattr(options, name)) for name in _DIRECT if getattr(options, name) is not None
+    ]
+    changes += [read_setting(text) for text in options.settings]
+    if not run.begun():
+        start = preset_for(options.task, options.preset).options.to_json()
+        made = from_json(changed(start, changes))
+        make_model(made, make_task(made))
+        return made
+    if not options.resume:
+        raise RunError(f"{run} holds a run already; --resume goes on with it", USAGE)
+    before = run.options().to_json()
+    asked = [("task", options.task), *changes]
+    if options.preset is not None:
+        asked.insert(1, ("preset", options.preset))
+    after = changed(before, asked)
+    for name, value in before.items():
+        if name not in FREE and after[name] != value:
+            raise RunError(
+                f"{run} was begun with {name} {value}, not {after[name]}; "
+                "leave that out, or begin another run", USAGE,
+            )  # fmt: skip
+    return from_json(after)
+
+
+def _eval(options: argparse.Namespace) -> int:
+    import dataclasses
+    import json
+
+    from onegraph.ntm.training.checkpoint import Run
+    from onegraph.ntm.training.evaluate import UNITS, evaluate, trained
+    from onegraph.ntm.training.threads import use_threads
+
+    use_threads(1)
+    model, made, step, _, complaints = trained(Run(options.run))
+    for line in complaints:
+        print(f"onegraph: {line}; this is the one before", file=sys.stderr)
+    found = evaluate(
+        model, made, step,
+        length=options.length, repeats=options.repeats,
+        sequences=options.sequences, seed=options.seed,
+    )  # fmt: skip
+    if options.json:
+        print(json.dumps({**dataclasses.asdict(found), "bit_error_rate": found.rate}))
+        return 0
+    repeated = f" × {found.repeats} repeats" if found.repeats is not None else ""
+    print(
+        f"{made.task}, {found.sequences:,} fresh sequences of {found.length} "
+        f"{UNITS[made.task]}{repeated}, after {found.step:,} steps"
+    )
+    best = f" (the best possible: {found.bayes:.3f})" if found.bayes is not None else ""
+    print(f"cost: {found.cost:.4f} bits a sequence{best}")
+    print(f"bit error rate: {found.rate:.4%} ({found.errors:,} of {found.bits:,} bits)")
+    return 0
+
+
+def _plot(options: argparse.Namespace) -> int:
+    from onegraph.ntm.training.checkpoint import Run
+    from onegraph.ntm.training.plot import plot
+    from onegraph.ntm.training.threads import use_threads
+
+    use_threads(1)
+    out = None if options.out is None else Path(options.out)
+    for path in plot(
+        Run(options.run), out,
+        length=options.length, repeats=options.repeats, seed=options.seed,
+    ):  # fmt: skip
+        print(path)
+    return 0
+
+
+def _tasks(options: argparse.Namespace) -> int:
+    import dataclasses
+
+    from onegraph.ntm.tasks import TASKS
+
+    for name, task in TASKS.items():
+        print(f"{name}: {(task.__doc__ or '').strip().partition(chr(10))[0]}")
+        fields = ", ".join(
+            f"task.{field.name}={str(field.default).lower()}" for field in dataclasses.fields(task)
+        )
+        print(f"    {fields}")
+    return 0
+
+
+def _presets(options: argparse.Namespace) -> int:
+    from onegraph.ntm.training.presets import PRESETS
+
+    for name, preset in PRESETS.items():
+        made = preset.options
+        print(f"{name}  (task {made.task})")
+        print(f"    source:    {preset.source}")
+        print(f"    published: {preset.published}")
+        print(f"    here:      {preset.here}")
+        clip = ", ".join(
+            f"{name.replace('_', ' ')} {value:g}"
+            for name, value in (("clip_norm", made.clip_norm), ("clip_value", made.clip_value))
+            if value is not None
+        )
+        print(
+            f"    options:   {made.steps:,} steps of batch {made.batch}, {made.optimizer} "
+            f"lr {made.lr:g}, {clip}, loss a {made.loss}"
+        )
+        for group, values in (("task", made.task_options), ("model", made.model)):
+            if values:
+                told = " ".join(f"{group}.{key}={value}" for key, value in values.items())
+                print(f"               {told}")
+    return 0

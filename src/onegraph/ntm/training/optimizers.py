@@ -1,0 +1,77 @@
+"""The optimisers that presets name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onegraph.ntm.training.options import Options
+
+
+class GravesRMSprop(torch.optim.Optimizer):
+    """RMSProp as Graves 2013 (arXiv:1308.0850) has it, equations 38 to 45.
+
+    n ← ρ n + (1 - ρ) g²;  m ← ρ m + (1 - ρ) g;  Δ ← μ Δ - η g / √(n - m² + ε);  w ← w + Δ
+
+    torch's centred RMSprop adds ε outside the root: where gradients are small, the same ε makes far
+    smaller steps here than there.
+
+    Args:
+        parameters: what to train.
+        lr: η.
+        decay: ρ.
+        momentum: μ.
+        eps: ε.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[Tensor],
+        lr: float = 1e-4,
+        decay: float = 0.95,
+        momentum: float = 0.9,
+        eps: float = 1e-4,
+    ) -> None:
+        settings = {"lr": lr, "decay": decay, "momentum": momentum, "eps": eps}
+        super().__init__(parameters, settings)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Change the parameters once."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            rest = 1 - group["decay"]
+            for parameter in group["params"]:
+                gradient = parameter.grad
+                if gradient is None:
+                    continue
+                state: dict[str, Any] = self.state[parameter]
+                if not state:
+                    for name in ("square", "mean", "change"):
+                        state[name] = torch.zeros_like(parameter)
+                square, mean, change = state["square"], state["mean"], state["change"]
+                square.lerp_(gradient * gradient, rest)
+                mean.lerp_(gradient, rest)
+                # Never negative but for rounding, which ε may not outweigh.
+                spread = torch.addcmul(square, mean, mean, value=-1).clamp_(min=0)
+                change.mul_(group["momentum"])
+                change.addcdiv_(gradient, spread.add_(group["eps"]).sqrt_(), value=-group["lr"])
+                parameter.add_(change)
+        return loss
+
+
+def make_optimizer(options: Options, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
+    """The optimiser that the options name."""
+    if options.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=options.lr)
+    if options.optimizer == "graves":
+        return GravesRMSprop(parameters, lr=options.lr)
+    return torch.optim.RMSprop(
+        parameters, lr=options.lr, alpha=0.95, eps=1e-4, centered=True, momentum=0.9
+    )
