@@ -84,4 +84,4 @@ def test_primitives_on_two_ranks(tmp_path):
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == ["rank 0: the same", "rank 1: the same"]
+    assert {f"rank {rank}: the same" in done.stdout for rank in (0, 1)} == {True}

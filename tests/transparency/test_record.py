@@ -374,3 +374,18 @@ def test_install() -> None:
         "True",
         "1",
     ]
+
+
+def test_a_thread_that_only_watches() -> None:
+    """A thread that lives on and makes no node, a progress bar's, is not waited for."""
+    stop = threading.Event()
+    before = patched()
+    with onegraph.record():
+        watcher = threading.Thread(target=stop.wait, daemon=True)
+        watcher.start()
+        work()
+    after = patched()
+    stop.set()
+    watcher.join()
+    assert {name for name in after if after[name] != before.get(name, after[name])} == {"threads"}
+    assert ours(after) == set()

@@ -13,6 +13,7 @@ from onegraph.ntm.controllers import (
     LSTMController,
 )
 from onegraph.ntm.fusion import AttentionFusion, ControllerOutput, NTMController
+from onegraph.ntm.hierarchy import HierarchicalNTM
 from onegraph.ntm.layer import NTM
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "FeedForwardController",
     "GRUController",
     "HeadParams",
+    "HierarchicalNTM",
     "LSTMController",
     "NTMCell",
     "NTMController",

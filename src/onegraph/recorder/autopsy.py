@@ -26,7 +26,7 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from onegraph.recorder import torchapi
-from onegraph.recorder.examination import Examination, library_name
+from onegraph.recorder.examination import Examination, keep_all, library_name
 from onegraph.recorder.names import Names, parameter_names
 from onegraph.recorder.overwritten import overwritten
 from onegraph.recorder.session import Recorder
@@ -258,8 +258,8 @@ def in_child(build: Callable[[int | None], T | None]) -> T | None:
         try:
             os.close(read_end)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            # All it makes is kept until it ends.
             gc.disable()
+            keep_all()
             data = pickle.dumps(build(None), protocol=pickle.HIGHEST_PROTOCOL)
             view = memoryview(data)
             while view:

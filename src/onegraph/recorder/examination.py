@@ -37,8 +37,13 @@ from onegraph.trace.messages import NO_GRAD, UNUSED, symptom_of
 
 BINDINGS_KEPT = 4_000
 NAMES_KEPT = 4
-# A child ends without taking apart what it made, which for a million nodes takes a second.
-_KEPT: list[Examination] = []
+_kept: list[Examination] | None = None
+
+
+def keep_all() -> None:
+    """Take no examination of this process apart, which for a million nodes takes a second."""
+    global _kept
+    _kept = []
 
 
 class Examination:
@@ -53,8 +58,8 @@ class Examination:
         limit: int | None,
         names: Names | None = None,
     ) -> None:
-        if limit is None:
-            _KEPT.append(self)
+        if _kept is not None:
+            _kept.append(self)
         self.recorder = recorder
         self.ordinal = ordinal
         self.walk = Walk(roots, *([] if limit is None else [limit]))

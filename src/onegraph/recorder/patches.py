@@ -78,12 +78,13 @@ class Patches:
         """Put every original back.
 
         A mode can be taken off a thread by that thread alone. While others have one, it does
-        nothing, and the wrappers stay until each has taken its own off, at its next call.
+        nothing, and the wrappers stay until each has taken its own off, at its next call. A thread
+        that made no node, such as one that only watches, is not waited for.
         """
         _forget_ended_threads(self.recorder)
-        if self.recorder.tapes:
-            for tape in self.recorder.tapes.values():
-                retire(tape.mode)
+        for tape in self.recorder.tapes.values():
+            retire(tape.mode)
+        if any(tape.entries or len(tape.bases) for tape in self.recorder.tapes.values()):
             _left_behind.append(self.recorder)
         if _left_behind:
             _waiting.append(self)
