@@ -68,8 +68,9 @@ def activate(
         raw = raw.clamp(-clip, clip)
     written = write_heads * 2 * width
     addressed, changes = raw.split((raw.shape[-1] - written, written), -1)
-    addressed = addressed.view(raw.shape[0], heads, -1)
-    shifts = addressed.shape[-1] - width - 3
+    row = addressed.shape[-1] // heads
+    addressed = addressed.view(raw.shape[0], heads, row)
+    shifts = row - width - 3
     key, positive, gate, shift = addressed.split((width, 2, 1, shifts), -1)
     strength, sharpen = F.softplus(positive).split(1, -1)
     erase, add = changes.view(raw.shape[0], write_heads, 2 * width).split(width, -1)
@@ -128,7 +129,7 @@ def shift(weighting: Tensor, taps: Tensor) -> Tensor:
         rounds = -(-reach // slots)
         first = rounds * slots - reach
         padded = weighting.repeat(1, 1, 2 * rounds + 1)[..., first : first + slots + 2 * reach]
-    windows = padded.view(batch * heads, -1).unfold(-1, size, 1)
+    windows = padded.view(batch * heads, slots + 2 * reach).unfold(-1, size, 1)
     return torch.bmm(windows, taps.reshape(batch * heads, size, 1)).view(batch, heads, slots)
 
 

@@ -10,13 +10,14 @@ out.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from onegraph.ntm import addressing
-from onegraph.ntm.controllers import Nest, make_controller, map_nest
+from onegraph.ntm.controllers import LSTMController, Nest, make_controller, map_nest
+from onegraph.ntm.window import Given, Plan, can_be_one, is_written_out, run
 
 MemoryInit: TypeAlias = Literal["constant", "learned", "random"]
 WeightingInit: TypeAlias = Literal["one-hot", "learned"]
@@ -253,6 +254,9 @@ class NTMCell(nn.Module):
             The controller's outputs (T, B, its size), what was read (T, B, R, W), and the state
             after the window. Where a sample is not active the first two hold no meaning.
         """
+        plan = self._plan(inputs, state)
+        if plan is not None:
+            return self._unroll_as_one(plan, inputs, state, active)
         # One look at the mask a window: steps at which all samples are active cost nothing more.
         whole = [True] * len(inputs) if active is None else active.all(1).tolist()
         outputs, reads = [], []
@@ -264,6 +268,33 @@ class NTMCell(nn.Module):
             outputs.append(output)
             reads.append(state.reads)
         return torch.stack(outputs), torch.stack(reads), state
+
+    def _plan(self, inputs: Tensor, state: NTMState) -> Plan | None:
+        """How this window can be one node of the graph; None where it must go step by step."""
+        if type(self).step is not NTMCell.step or not is_written_out(self.controller, self.heads):
+            return None
+        parameters = (*self.controller.parameters(), *self.heads.parameters())
+        if not can_be_one(state.memory, (inputs, *state[:3], *state.controller), parameters):
+            return None
+        lstm = type(self.controller) is LSTMController
+        return Plan(lstm, self.read_heads, self.write_heads, self.clip, self.tanh)
+
+    def _unroll_as_one(
+        self, plan: Plan, inputs: Tensor, state: NTMState, active: Tensor | None
+    ) -> tuple[Tensor, Tensor, NTMState]:
+        controller: Any = self.controller
+        linear = controller if plan.lstm else controller.linear
+        hidden, cell = state.controller if plan.lstm else (None, None)
+        given = Given(
+            inputs.to(state.memory.dtype),
+            *(linear.weight, linear.bias, self.heads.weight, self.heads.bias),
+            *state[:3],
+            hidden,
+            cell,
+        )
+        outputs, reads, after = run(plan, given, active)
+        inner = (after.hidden, after.cell) if plan.lstm else ()
+        return outputs, reads, NTMState(*after[:3], inner)
 
     def extra_repr(self) -> str:
         """What `repr` says beside the submodules."""

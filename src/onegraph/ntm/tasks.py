@@ -225,15 +225,18 @@ class NGrams:
         uniform = torch.rand(batch, 2**context, generator=generator)
         table = (uniform * (math.pi / 2)).sin().square()
         draws = torch.rand(self.length, batch, generator=generator)
-        bits = torch.zeros(self.length, batch)
-        row = torch.zeros(batch, 1, dtype=torch.long)
-        for t in range(self.length):
-            chance = table.gather(1, row).squeeze(1) if t >= context else 0.5
-            bits[t] = draws[t] < chance
-            row = (2 * row + bits[t].long().unsqueeze(1)) % 2**context
+        # A bit at a time: plain numbers are faster here than tensors of one number a sample.
+        sequences = []
+        for chances, drawn in zip(table.tolist(), draws.t().tolist(), strict=True):
+            row, found = 0, []
+            for t, draw in enumerate(drawn):
+                found.append(draw < (chances[row] if t >= context else 0.5))
+                row = (2 * row + found[-1]) % 2**context
+            sequences.append(found)
+        bits = torch.tensor(sequences, dtype=torch.float32).reshape(batch, self.length).t()
         mask = (torch.arange(1, self.length) >= context).unsqueeze(1).expand(-1, batch)
         targets = bits[1:] * mask
-        return Batch(bits[:-1].unsqueeze(-1), targets.unsqueeze(-1), mask)
+        return Batch(bits[:-1].unsqueeze(-1).contiguous(), targets.unsqueeze(-1), mask)
 
     def bayes_bits(self, batch: Batch) -> Tensor:
         """The cost in bits of each sequence (B,), for the estimator that no other can beat.

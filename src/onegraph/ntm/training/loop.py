@@ -219,7 +219,7 @@ class _Loop:
         """One step; returns the signal that any of the processes received, or 0."""
         step, options, accelerator = self.step + 1, self.options, self.accelerator
         # What in a model draws at random draws the same in step k of every run.
-        torch.manual_seed(derived_seed(options.seed, "step", step, self.rank))
+        _seed(derived_seed(options.seed, "step", step, self.rank), accelerator.device)
         whole = self.task.draw(options.batch, generator(options.seed, "batch", step))
         bits = count_bits(whole)
         part = self._part(whole)
@@ -331,6 +331,14 @@ class _Loop:
 def _nats(logits: Tensor, batch: Batch) -> Tensor:
     """The cross-entropy of all that counts, summed over steps and sequences."""
     return tasks.loss(logits, batch) * (math.log(2) * batch.mask.shape[1])
+
+
+def _seed(seed: int, device: torch.device) -> None:
+    """As `torch.manual_seed`, which formats the stack on its way to devices that are not there."""
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 def _finite(tensor: Tensor) -> bool:

@@ -73,5 +73,5 @@ def make_optimizer(options: Options, parameters: Iterable[Tensor]) -> torch.opti
     if options.optimizer == "graves":
         return GravesRMSprop(parameters, lr=options.lr)
     return torch.optim.RMSprop(
-        parameters, lr=options.lr, alpha=0.95, eps=1e-4, centered=True, momentum=0.9
+        parameters, lr=options.lr, alpha=0.95, eps=1e-4, centered=True, momentum=0.9, foreach=True
     )
