@@ -49,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _length_arguments(sub)
     sub.add_argument("--seed", type=int, default=0, help="decides the sequence that is drawn (0)")
     sub.add_argument("--out", metavar="FOLDER", help="where the pictures go (RUN/plots)")
+    sub = action("build", "build the C++ kernel, with which training is ten times as fast")
+    sub.add_argument("--limit", type=_positive, default=600, metavar="SECONDS",
+                     help="after which a compiler is ended (600)")  # fmt: skip
     action("tasks", "list the tasks")
     action("presets", "list the presets, and the published results they stand for")
 
@@ -100,7 +103,8 @@ def main(options: argparse.Namespace) -> int:
             "pip install 'onegraph[ntm]'"
         )
     actions: dict[str, Callable[[argparse.Namespace], int]] = {
-        "train": _train, "eval": _eval, "plot": _plot, "tasks": _tasks, "presets": _presets,
+        "train": _train, "eval": _eval, "plot": _plot, "build": _build,
+        "tasks": _tasks, "presets": _presets,
     }  # fmt: skip
     from onegraph.ntm.training.errors import RunError, reason
 
@@ -234,6 +238,16 @@ def _plot(options: argparse.Namespace) -> int:
         length=options.length, repeats=options.repeats, seed=options.seed,
     ):  # fmt: skip
         print(path)
+    return 0
+
+
+def _build(options: argparse.Namespace) -> int:
+    from onegraph.ntm.window.build import BuildError, build
+
+    try:
+        print(f"the kernel is {build(limit=options.limit)}")
+    except BuildError as error:
+        return _fail(f"the kernel is not built, and all works without it, slower: {error}", 1)
     return 0
 
 

@@ -8,6 +8,7 @@ another torch, another processor or another version of the source never meets it
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -77,14 +78,14 @@ def build(*, limit: float = TIME_LIMIT) -> Path:
         limit: in seconds, for the compiler.
 
     Returns:
-        The file; the one that is there already, if it is.
+        The file; the one that is there already, if it can be loaded.
 
     Raises:
         BuildError: there is no compiler, it fails, it takes too long, or the folder is not to be
             written.
     """
     target = goal()
-    if target.exists():
+    if target.exists() and _loads(target, limit):
         return target
     tool = compiler()
     if tool is None:
@@ -94,13 +95,13 @@ def build(*, limit: float = TIME_LIMIT) -> Path:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _sweep(target.parent)
         _run([*shlex.split(tool), *_flags(), str(SOURCE), "-o", str(draft), *_libraries()], limit)
-        loads = f"import torch; torch.ops.load_library({str(draft)!r})"
-        _run([sys.executable, "-c", loads], limit)
+        _load(draft, limit)
         os.replace(draft, target)
     except OSError as error:
         raise BuildError(f"{error.filename or target.parent}: {error.strerror}") from error
     finally:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink()
     return target
 
 
@@ -124,6 +125,20 @@ def _flags() -> list[str]:
 def _libraries() -> list[str]:
     # No path to them goes in: whoever loads the kernel has loaded them with torch.
     return ["-L", str(Path(torch.__file__).parent / "lib"), "-lc10", "-ltorch_cpu"]
+
+
+def _load(path: Path, limit: float) -> None:
+    """Load it in a process of its own, which is all that a bad one can take down."""
+    program = "import sys, torch; torch.ops.load_library(sys.argv[1])"
+    _run([sys.executable, "-c", program, str(path)], limit)
+
+
+def _loads(path: Path, limit: float) -> bool:
+    try:
+        _load(path, limit)
+    except BuildError:
+        return False
+    return True
 
 
 def _run(command: list[str], limit: float) -> None:
