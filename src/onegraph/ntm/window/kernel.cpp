@@ -266,7 +266,7 @@ int64_t grain(const Sizes& z) {
 // Where a step's numbers begin, for sample 0; what is not kept stays at one place.
 template <class F>
 struct Tape {
-  F *gates, *cells, *squashed, *raw, *params, *scale, *scores, *found, *shifted, *after, *memories;
+  F *gates, *cells, *raw, *params, *scale, *scores, *found, *shifted, *after, *memories;
 };
 
 // Buffers for one sample.
@@ -546,7 +546,7 @@ void remember_back(
 
 // The controller's sums, in place, into its gates and its candidate; the cell and the output.
 template <class F>
-void control(const Sizes& z, F* gates, const F* before, F* cell, F* squashed, F* output) {
+void control(const Sizes& z, F* gates, const F* before, F* cell, F* output) {
   over<F>(z.C, [&](int64_t i, int64_t count) {
     if (!z.lstm) {
       const Vec<F> value = load(gates + i, count).tanh();
@@ -558,21 +558,19 @@ void control(const Sizes& z, F* gates, const F* before, F* cell, F* squashed, F*
     const Vec<F> taken = sigmoid(load(take, count)), kept = sigmoid(load(keep, count));
     const Vec<F> emitted = sigmoid(load(emit, count)), fresh = load(candidate, count).tanh();
     const Vec<F> value = at::vec::fmadd(taken, fresh, kept * load(before + i, count));
-    const Vec<F> small = value.tanh();
     store(take, taken, count);
     store(keep, kept, count);
     store(emit, emitted, count);
     store(candidate, fresh, count);
     store(cell + i, value, count);
-    store(squashed + i, small, count);
-    store(output + i, emitted * small, count);
+    store(output + i, emitted * value.tanh(), count);
   });
 }
 
 // dcell is that of the cell after the step and becomes that of the cell before it.
 template <class F>
 void control_back(
-    const Sizes& z, const F* gates, const F* before, const F* squashed, const F* doutput, F* dcell,
+    const Sizes& z, const F* gates, const F* before, const F* cell, const F* doutput, F* dcell,
     F* dsums) {
   const Vec<F> one(F(1));
   over<F>(z.C, [&](int64_t i, int64_t count) {
@@ -584,7 +582,7 @@ void control_back(
     }
     const F *take = gates + i, *keep = take + z.C, *emit = keep + z.C, *candidate = emit + z.C;
     const Vec<F> taken = load(take, count), kept = load(keep, count), emitted = load(emit, count);
-    const Vec<F> fresh = load(candidate, count), small = load(squashed + i, count);
+    const Vec<F> fresh = load(candidate, count), small = load(cell + i, count).tanh();
     const Vec<F> dc = at::vec::fmadd(d * emitted, one - small * small, load(dcell + i, count));
     F* to = dsums + i;
     store(to, dc * fresh * taken * (one - taken), count);
@@ -618,20 +616,20 @@ const F* at_sample(const optional<Tensor>& tensor) {
   return tensor.has_value() ? tensor->const_data_ptr<F>() : nullptr;
 }
 
-enum Kept { GATES, CELLS, SQUASHED, RAW, PARAMS, SCALE, SCORES, FOUND, SHIFTED, AFTER, MEMORIES };
+enum Kept { GATES, CELLS, RAW, PARAMS, SCALE, SCORES, FOUND, SHIFTED, AFTER, MEMORIES };
 constexpr int KEPT = MEMORIES + 1;
 
 vector<int64_t> kept_sizes(const Sizes& z) {
   const int64_t lstm = z.lstm ? z.C : 0, looked = z.H * z.N;
-  return {z.G, lstm, lstm, z.P, z.P, z.N, looked, looked, looked, looked, z.W * z.N};
+  return {z.G, lstm, z.P, z.P, z.N, looked, looked, looked, looked, z.W * z.N};
 }
 
 // The tape's pointers for sample b at step t.
 template <class F>
 Tape<F> at_step(F* const* base, const vector<int64_t>& sizes, int64_t place) {
   const auto at = [&](int each) { return base[each] + place * sizes[each]; };
-  return {at(GATES), at(CELLS), at(SQUASHED), at(RAW), at(PARAMS), at(SCALE),
-          at(SCORES), at(FOUND), at(SHIFTED), at(AFTER), at(MEMORIES)};
+  return {at(GATES), at(CELLS), at(RAW), at(PARAMS), at(SCALE), at(SCORES),
+          at(FOUND), at(SHIFTED), at(AFTER), at(MEMORIES)};
 }
 
 template <class F>
@@ -673,7 +671,7 @@ void forward_window(
       const bool frozen = active && !active[t * z.B + b];
       F* cell = z.lstm ? now.cells + b * z.C : nullptr;
       F* old = cells + (z.lstm ? b * z.C : 0);
-      control(z, now.gates + b * z.G, old, cell, z.lstm ? now.squashed + b * z.C : nullptr,
+      control(z, now.gates + b * z.G, old, cell, 
               output + b * z.C);
       if (frozen && z.lstm) {
         std::copy_n(last_hidden + b * z.C, z.C, output + b * z.C);
@@ -770,7 +768,7 @@ void backward_window(
       const F* old = !z.lstm ? nullptr
           : t ? here.cells - z.B * z.C
               : cell0->const_data_ptr<F>() + b * z.C;
-      control_back(z, here.gates, old, here.squashed, dout.data() + b * z.C,
+      control_back(z, here.gates, old, here.cells, dout.data() + b * z.C,
                    z.lstm ? dc + b * z.C : nullptr, ds + b * z.G);
     }
     std::fill(dseen.begin(), dseen.end(), F(0));
