@@ -634,8 +634,8 @@ Tape<F> at_step(F* const* base, const vector<int64_t>& sizes, int64_t place) {
 
 template <class F>
 void forward_window(
-    const Sizes& z, const Tensor& sums, const bool* active, const Tensor& recurrent,
-    const Tensor& heads, const Tensor& bias, const Tensor& weightings, const Tensor& reads0,
+    const Sizes& z, const bool* active, const Tensor& recurrent, const Tensor& heads,
+    const Tensor& bias, const Tensor& weightings, const Tensor& reads0,
     const optional<Tensor>& hidden0, const optional<Tensor>& cell0, bool keep,
     const vector<Tensor>& tape, Tensor& outputs, Tensor& reads, Tensor& memory,
     Tensor& weightings_after, Tensor& hidden_after, Tensor& cell_after) {
@@ -664,23 +664,23 @@ void forward_window(
       if (z.lstm) std::copy_n(last_hidden + b * z.C, z.C, seen.data() + b * z.K + read);
     }
     const Tape<F> now = at_step<F>(base, sizes, place);
-    std::copy_n(sums.const_data_ptr<F>() + t * z.B * z.G, z.B * z.G, now.gates);
-    multiply(now.gates, seen.data(), z.B, sees);
+    F* gates = base[GATES] + t * z.B * z.G;
+    multiply(gates, seen.data(), z.B, sees);
     F* output = speaking + t * z.B * z.C;
+    F* raw = z.clipped ? now.raw : base[RAW];
     for (int64_t b = 0; b < z.B; b++) {
       const bool frozen = active && !active[t * z.B + b];
       F* cell = z.lstm ? now.cells + b * z.C : nullptr;
       F* old = cells + (z.lstm ? b * z.C : 0);
-      control(z, now.gates + b * z.G, old, cell, 
-              output + b * z.C);
+      control(z, gates + b * z.G, old, cell, output + b * z.C);
       if (frozen && z.lstm) {
         std::copy_n(last_hidden + b * z.C, z.C, output + b * z.C);
         std::copy_n(old, z.C, cell);
       }
       if (z.lstm) std::copy_n(cell, z.C, old);
-      std::copy_n(bias.const_data_ptr<F>(), z.P, now.raw + b * z.P);
+      std::copy_n(bias.const_data_ptr<F>(), z.P, raw + b * z.P);
     }
-    multiply(now.raw, output, z.B, tells);
+    multiply(raw, output, z.B, tells);
     at::parallel_for(0, z.B, grain(z), [&](int64_t b, int64_t end) {
       const FlushTiny flush;
       Scratch<F> scratch(z);
@@ -698,7 +698,7 @@ void forward_window(
           std::copy_n(old, z.H * z.N, here.after);
           continue;
         }
-        activate(z, here.raw, here.params);
+        activate(z, raw + b * z.P, here.params);
         remember(z, here.params, here.memories, old, here, next, to, scratch);
         std::copy_n(here.after, z.H * z.N, old);
       }
@@ -800,7 +800,7 @@ optional<Tensor> contiguous(const optional<Tensor>& tensor) {
 }
 
 vector<Tensor> forward(
-    const Tensor& sums, const optional<Tensor>& active, const Tensor& recurrent,
+    Tensor sums, const optional<Tensor>& active, const Tensor& recurrent,
     const Tensor& heads, const Tensor& bias, const Tensor& memory, const Tensor& weightings,
     const Tensor& reads, const optional<Tensor>& hidden, const optional<Tensor>& cell,
     int64_t write_heads, optional<double> clip, bool tanh, bool keep) {
@@ -808,9 +808,13 @@ vector<Tensor> forward(
       sums.size(0), recurrent, heads, memory, weightings, write_heads, cell.has_value(), clip, tanh);
   const auto options = memory.options();
   const int64_t steps = keep ? z.T : 1;
-  vector<Tensor> tape;
-  for (const int64_t size : kept_sizes(z))
-    tape.push_back(at::empty({steps, z.B, size}, options));
+  TORCH_CHECK(sums.is_contiguous(), "the sums, which are written over, must be contiguous");
+  // The sums become the gates where they stand. What the heads were sent is only looked at again
+  // to see what was clipped.
+  vector<Tensor> tape = {sums};
+  const vector<int64_t> sizes = kept_sizes(z);
+  for (int each = CELLS; each < KEPT; each++)
+    tape.push_back(at::empty({each == RAW && !z.clipped ? 1 : steps, z.B, sizes[each]}, options));
   tape[MEMORIES][0].view({z.B, z.W, z.N}).copy_(memory.transpose(1, 2));
   Tensor outputs = at::empty({z.T, z.B, z.C}, options);
   Tensor read = at::empty({z.T, z.B, z.R, z.W}, options);
@@ -820,17 +824,17 @@ vector<Tensor> forward(
   Tensor cell_after = at::empty({z.lstm ? z.B : 0, z.C}, options);
   const optional<Tensor> mask = contiguous(active);
   const bool* chosen = mask.has_value() ? mask->const_data_ptr<bool>() : nullptr;
-  const Tensor sums_ = sums.contiguous(), recurrent_ = recurrent.contiguous();
-  const Tensor heads_ = heads.contiguous(), bias_ = bias.contiguous();
+  const Tensor recurrent_ = recurrent.contiguous(), heads_ = heads.contiguous();
+  const Tensor bias_ = bias.contiguous();
   const Tensor weightings_ = weightings.contiguous(), reads_ = reads.contiguous();
   const optional<Tensor> hidden_ = contiguous(hidden), cell_ = contiguous(cell);
-  BY_TYPE(memory, forward_window<F>(z, sums_, chosen, recurrent_, heads_, bias_, weightings_,
+  BY_TYPE(memory, forward_window<F>(z, chosen, recurrent_, heads_, bias_, weightings_,
                                     reads_, hidden_, cell_, keep, tape, outputs, read, last,
                                     weightings_after, hidden_after, cell_after));
   Tensor memory_after = turned(keep ? last : tape[MEMORIES][0].view({z.B, z.W, z.N}));
   vector<Tensor> found = {outputs, read, memory_after, weightings_after, read[z.T - 1].clone(),
                           hidden_after, cell_after};
-  if (keep) found.insert(found.end(), tape.begin(), tape.end());
+  if (keep) found.insert(found.end(), tape.begin() + 1, tape.end());
   return found;
 }
 
@@ -867,7 +871,7 @@ vector<Tensor> backward(
 
 TORCH_LIBRARY(onegraph_ntm, library) {
   library.def(
-      "forward(Tensor sums, Tensor? active, Tensor recurrent, Tensor heads, Tensor bias, "
+      "forward(Tensor(a!) sums, Tensor? active, Tensor recurrent, Tensor heads, Tensor bias, "
       "Tensor memory, Tensor weightings, Tensor reads, Tensor? hidden, Tensor? cell, "
       "int write_heads, float? clip, bool tanh, bool keep) -> Tensor[]");
   library.def(

@@ -43,13 +43,14 @@ def forward(
     state: Carried,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Carried, list[Tensor | None]]:
-    """See `steps.forward`."""
+    """See `steps.forward`; the sums are written over."""
+    sums = sums.contiguous()
     outputs, reads, memory, weightings, read, hidden, cell, *tape = torch.ops.onegraph_ntm.forward(
         sums, active, *weights, *state, plan.write_heads, plan.clip, plan.tanh, keep
     )
     inner = (hidden, cell) if plan.lstm else (None, None)
-    # The way back needs the weightings and the cell that the first step found.
-    kept = [state.weightings, state.cell, *tape] if keep else []
+    # The sums are the gates by now; the first step found its weightings and its cell in the state.
+    kept = [state.weightings, state.cell, sums, *tape] if keep else []
     return outputs, reads, Carried(memory, weightings, read, *inner), kept
 
 
