@@ -22,6 +22,7 @@ _NEEDS = {
     "train": ("accelerate", "safetensors", "tensorboard"),
     "eval": ("safetensors",),
     "plot": ("safetensors", "matplotlib"),
+    "reproduce": ("accelerate", "safetensors", "matplotlib"),
 }
 # Options of `train` that are options of the run; None: the preset decides, or the run as it is.
 _DIRECT = ("steps", "seed", "batch", "lr", "window", "dtype", "precision", "save_every")
@@ -52,6 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub = action("build", "build the C++ kernel, with which training is ten times as fast")
     sub.add_argument("--limit", type=_positive, default=600, metavar="SECONDS",
                      help="after which a compiler is ended (600)")  # fmt: skip
+    sub = action("reproduce", "run the published results again, or what is left of that")
+    sub.add_argument("--out", default="runs/reproduce", metavar="FOLDER",
+                     help="where all lies; a second call goes on (runs/reproduce)")  # fmt: skip
+    sub.add_argument("--only", action="append", metavar="ROW", help="one of the tasks (repeatable)")
+    sub.add_argument("--processes", type=_positive, default=1, help="how many at a time (1)")
+    sub.add_argument("--no-baselines", action="store_true", help="leave the LSTMs out")
     action("tasks", "list the tasks")
     action("presets", "list the presets, and the published results they stand for")
 
@@ -104,6 +111,7 @@ def main(options: argparse.Namespace) -> int:
         )
     actions: dict[str, Callable[[argparse.Namespace], int]] = {
         "train": _train, "eval": _eval, "plot": _plot, "build": _build,
+        "reproduce": _reproduce,
         "tasks": _tasks, "presets": _presets,
     }  # fmt: skip
     from onegraph.ntm.training.errors import RunError, reason
@@ -248,6 +256,24 @@ def _build(options: argparse.Namespace) -> int:
         print(f"the kernel is {build(limit=options.limit)}")
     except BuildError as error:
         return _fail(f"the kernel is not built, and all works without it, slower: {error}", 1)
+    return 0
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    from onegraph.ntm.training.errors import USAGE, RunError
+    from onegraph.ntm.training.reproduce import STUDIES, reproduce
+
+    chosen = [row for row in STUDIES if options.only is None or row.name in options.only]
+    missing = set(options.only or ()) - {row.name for row in chosen}
+    if missing:
+        known = ", ".join(repr(row.name) for row in STUDIES)
+        raise RunError(f"there is no row {missing.pop()!r}; known are {known}", USAGE)
+    print(
+        reproduce(
+            chosen, Path(options.out),
+            processes=options.processes, baselines=not options.no_baselines,
+        )
+    )  # fmt: skip
     return 0
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from onegraph.ntm import addressing, tasks
 from onegraph.ntm.cell import beside
@@ -151,7 +151,7 @@ def trained(run: Run) -> tuple[NTM, Options, int, list[dict[str, float]], list[s
 
 @torch.no_grad()
 def evaluate(
-    model: NTM,
+    model: nn.Module,
     options: Options,
     step: int,
     *,
@@ -192,8 +192,8 @@ def count_bits(batch: Batch) -> int:
     return int(batch.mask.sum()) * batch.targets.shape[-1]
 
 
-def _outputs(model: NTM, batch: Batch) -> Tensor:
-    like = model.output.weight
+def _outputs(model: nn.Module, batch: Batch) -> Tensor:
+    like = next(model.parameters())
     logits: Tensor = model(batch.inputs.to(like.device, like.dtype))[0]
     return logits.cpu().to(batch.targets.dtype)
 
