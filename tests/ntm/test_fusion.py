@@ -355,3 +355,13 @@ def test_wrong_use_is_told(call, message):
     """Each wrong use is refused with what was given and what was declared."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         call()
+
+
+def test_a_map_without_mass_is_finite_in_half_precision():
+    """A map of zeros, or of scores that are masked everywhere, has no mass and harms nothing."""
+    fusion = AttentionFusion({"a": 2}, 4, grid=4).half()
+    assert fusion({"a": torch.zeros(1, 2, 5, 5).half()}).isfinite().all()
+    scores = AttentionFusion({"a": 2}, 4, grid=4, kind="scores")
+    given = torch.randn(1, 2, 5, 5)
+    given[:, 1] = -torch.inf
+    assert scores({"a": given}).isfinite().all()

@@ -332,13 +332,14 @@ def test_split_where_maps_are_shared():
         (lambda m: m(torch.zeros(2, 3)), "tokens is (2, 3) of torch.float32; it must be"),
         (lambda m: m(torch.zeros(0, 3, 4, dtype=torch.long)), "tokens is (0, 3, 4)"),
         (lambda m: m(make_tokens(1, 3), m.initial_state(2)), "are (2, 2, 8); this needs (3, 2, 8)"),
-        (lambda m: m(make_tokens(1, 3), lengths=torch.ones(2)), "lengths is (2,); tokens has a"),
+        (lambda m: m(make_tokens(1, 3), lengths=torch.ones(2)), "lengths has (2,); x has a"),
+        (lambda m: m(make_tokens(2, 3), lengths=[1, 2, 3]), "between 0 and the 2 steps of x"),
         (lambda m: m(make_tokens(1, 3), mask=torch.ones(3, 6)), "mask is (3, 6); tokens is"),
         (lambda m: make_model(maps=("intra", "extra")), "there are intra and hier"),
         (lambda m: make_model(reach=0), "reach is 0"),
         (lambda m: make_model(heads=3), "8 numbers cannot be shared by 3 attention heads"),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_what_does_not_fit_is_named(call, message):
     """A shape or an option that does not fit is an error that names both sides."""
@@ -399,3 +400,29 @@ def test_training_gives_no_finding(tmp_path, body):
     (tmp_path / "train.py").write_text(PROGRAM.format(body=body))
     run = forked.run(tmp_path, ["train.py"])
     assert (run.status, run.findings) == (0, []), run.err
+
+
+def test_padding_is_not_looked_at():
+    """What stands at a masked place, a number that no token has included, changes nothing."""
+    model = make_model()
+    tokens = make_tokens(2, 3)
+    mask = torch.ones_like(tokens, dtype=torch.bool)
+    mask[..., -1] = False
+    other = tokens.masked_fill(~mask, -1)
+    assert torch.equal(model(tokens, mask=mask)[0].classes, model(other, mask=mask)[0].classes)
+
+
+def test_a_batch_of_none():
+    """An empty batch goes through, as it does through torch's own layers."""
+    output, state = make_model()(make_tokens(2, 3)[:, :0])
+    assert output.classes.shape[:2] == (2, 0)
+    assert state.memory.memory.shape[0] == 0
+
+
+@pytest.mark.parametrize("maps", [("intra",), ("hier",), ()])
+def test_every_parameter_takes_part_whatever_is_shown(maps):
+    """Stems whose map is not shown get gradients of zero: processes agree on what has one."""
+    model = make_model(maps=maps)
+    output, _ = model(make_tokens(2, 3))
+    output.classes.sum().backward()
+    assert [name for name, each in model.named_parameters() if each.grad is None] == []

@@ -274,7 +274,7 @@ def test_autocast():
         ),
         (
             lambda model, x: model(x, mask=torch.ones(2, 4)),
-            "the mask has (2, 4) (time, batch); x has (4, 2)",
+            "the mask is (2, 4); x is (4, 2, 3)",
         ),
         (
             lambda model, x: model(x, model.initial_state(3)),
@@ -286,3 +286,25 @@ def test_wrong_use_is_told(call, message):
     """Each wrong use is refused with what was given and what is needed."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         call(make_model(), make_input(4, 2))
+
+
+@pytest.mark.parametrize("controller", ["lstm", "gru", "feedforward"])
+def test_a_batch_of_none(controller):
+    """An empty batch goes through, forward and back."""
+    model = NTM(3, 2, memory=(6, 4), hidden_size=5, controller=controller)
+    y, state = model(torch.randn(4, 0, 3))
+    y.sum().backward()
+    assert y.shape == (4, 0, 2)
+    assert state.memory.shape == (0, 6, 4)
+
+
+@pytest.mark.parametrize("controller", ["lstm", "gru", "feedforward"])
+def test_bits_may_be_whole_numbers_or_truths(controller):
+    """Inputs of whole numbers or truths count as the same numbers of the parameters' type."""
+    model = NTM(3, 2, memory=(6, 4), hidden_size=5, controller=controller)
+    x = torch.rand(4, 2, 3).round()
+    y, _ = model(x)
+    assert torch.equal(model(x.long())[0], y)
+    assert torch.equal(model(x.bool())[0], y)
+    with pytest.raises(ValueError, match=r"x is of torch\.float64; this cell's parameters are of"):
+        model(x.double())

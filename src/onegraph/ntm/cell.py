@@ -210,7 +210,7 @@ class NTMCell(nn.Module):
         """
         if x.dim() != 2 or x.shape[1] != self.input_size:
             raise ValueError(f"x is {tuple(x.shape)}; this cell takes (batch, {self.input_size})")
-        state = self.checked(state, x.shape[0])
+        x, state = self.typed(x), self.checked(state, x.shape[0])
         output, state = self.step(x, state)
         return beside(output, state.reads), state
 
@@ -222,12 +222,30 @@ class NTMCell(nn.Module):
         """
         if state is None:
             return self.initial_state(batch)
-        expected = (batch, self.slots, self.width)
-        if tuple(state[0].shape) != expected:
-            raise ValueError(
-                f"the state's memory is {tuple(state[0].shape)}; this call needs {expected}"
-            )
+        heads = self.read_heads + self.write_heads
+        for name, tensor, expected in (
+            ("memory", state[0], (batch, self.slots, self.width)),
+            ("weightings", state[1], (batch, heads, self.slots)),
+            ("reads", state[2], (batch, self.read_heads, self.width)),
+        ):
+            if tuple(tensor.shape) != expected:
+                raise ValueError(
+                    f"the state's {name} is {tuple(tensor.shape)}; this call needs {expected}"
+                )
         return state
+
+    def typed(self, x: Tensor) -> Tensor:
+        """An input of the parameters' type: bits as whole numbers or truths are welcome.
+
+        Raises:
+            ValueError: it is of another floating-point type, and autocast is off.
+        """
+        wanted = self.heads.weight.dtype
+        if not x.is_floating_point():
+            return x.to(wanted)
+        if x.dtype is not wanted and not torch.is_autocast_enabled(x.device.type):
+            raise ValueError(f"x is of {x.dtype}; this cell's parameters are of {wanted}")
+        return x
 
     def step(self, x: Tensor, state: NTMState) -> tuple[Tensor, NTMState]:
         """One step, unchecked: the controller's output (B, its size) and the next state."""
@@ -319,6 +337,36 @@ def keep_inactive(active: Tensor, after: NTMState, before: NTMState) -> NTMState
 
     kept: NTMState = map_nest(choose, after, before)
     return kept
+
+
+def active_steps(
+    steps: int,
+    batch: int,
+    lengths: Tensor | list[int] | None,
+    mask: Tensor | None,
+    device: torch.device,
+) -> Tensor | None:
+    """Which steps count, (steps, batch) of bool; None when all do.
+
+    Args:
+        lengths: (batch,), how many steps of each sample count.
+        mask: (steps, batch), in place of lengths.
+
+    Raises:
+        ValueError: both are given, or the lengths do not fit.
+    """
+    if mask is not None:
+        if lengths is not None:
+            raise ValueError("give lengths or a mask, not both")
+        return mask.to(device, torch.bool)
+    if lengths is None:
+        return None
+    counts = torch.as_tensor(lengths)
+    if tuple(counts.shape) != (batch,):
+        raise ValueError(f"lengths has {tuple(counts.shape)}; x has a batch of {batch}")
+    if batch and not 0 <= int(counts.min()) <= int(counts.max()) <= steps:
+        raise ValueError(f"lengths must lie between 0 and the {steps} steps of x: {lengths}")
+    return torch.arange(steps, device=device).unsqueeze(1) < counts.to(device)
 
 
 def _require_at_least(least: int, **values: int) -> None:

@@ -12,9 +12,6 @@ from torch.nn import functional as F
 
 MapKind: TypeAlias = Literal["probabilities", "scores"]
 
-# Keeps the renormalisation of a map that is all zeros finite, and its gradient too.
-_NO_MASS = 1e-12
-
 
 class AttentionFusion(nn.Module):
     """Turns several attention maps of one sample into one vector that knows where they look.
@@ -101,19 +98,31 @@ class AttentionFusion(nn.Module):
             # From here on everything has a time dimension, of 1 where time does not matter.
             attention = attention if attention.dim() == 5 else attention.unsqueeze(0)
             here = masks.get(name, attention.new_ones(attention.shape[1]))
-            here = here.to(attention.device, torch.bool).view(-1, attention.shape[1], 1, 1, 1)
+            here = here.to(attention.device, torch.bool)
+            here = (here if here.dim() == 2 else here.unsqueeze(0))[..., None, None, None]
             looked_at = here if len(attention) > 1 else here.any(0, keepdim=True)
             placed = self.place(attention.masked_fill(~looked_at, 0).flatten(0, 1))
             stem = self.stems[name](placed).unflatten(0, attention.shape[:2])
             stems.append(stem * here)
             weights.append(here.long())
         if not stems:
-            return self.absent.expand(batch or 0, -1)
+            return self.absent.expand(batch or 0, -1) + self._idle(given)
         count = _sum(weights)
         mean = _sum(stems) / count.clamp(min=1)
         fused = self._pool(mean.flatten(0, 1)).unflatten(0, mean.shape[:2])
-        fused = torch.where(count.flatten(2) > 0, fused, self.absent)
+        fused = torch.where(count.flatten(2) > 0, fused, self.absent) + self._idle(given)
         return fused if stepwise else fused.squeeze(0)
+
+    def _idle(self, given: Mapping[str, Tensor]) -> Tensor:
+        """Zero, as a function of the parameters that no given map is taken through.
+
+        They then get gradients of zero in place of none, which several processes that train
+        together could not agree on.
+        """
+        stems = [stem for name, stem in self.stems.items() if name not in given]
+        others = [] if given else [self.mix, self.block, self.norm, self.output_norm]
+        idle = [each.sum() for part in (*stems, *others) for each in part.parameters()]
+        return 0 * sum(idle, self.absent.new_zeros(()))
 
     def place(self, attention: Tensor) -> Tensor:
         """Bring maps (n, C, height, width) to the grid, (n, C, grid, grid), their mass kept.
@@ -123,7 +132,10 @@ class AttentionFusion(nn.Module):
         attention = attention.to(self.places.dtype)
         height, width = attention.shape[-2:]
         if self.kind == "scores":
-            attention = attention.flatten(2).softmax(-1).view(attention.shape)
+            # A map that is masked everywhere has no mass.
+            nowhere = (attention == -math.inf).all(-1, keepdim=True).all(-2, keepdim=True)
+            scores = attention.masked_fill(nowhere, 0).flatten(2).softmax(-1)
+            attention = scores.unflatten(-1, (height, width)).masked_fill(nowhere, 0)
         small = (min(height, self.grid), min(width, self.grid))
         placed = F.adaptive_avg_pool2d(attention, small)
         if small != (self.grid, self.grid):
@@ -133,7 +145,7 @@ class AttentionFusion(nn.Module):
         # Of absolute values, so that a map with negative entries stays finite.
         mass = attention.abs().sum((-2, -1), keepdim=True)
         mean = placed.abs().mean((-2, -1), keepdim=True)
-        return placed * (mass / (mean + _NO_MASS))
+        return placed * (mass / mean.clamp(min=torch.finfo(mean.dtype).tiny))
 
     def _pool(self, x: Tensor) -> Tensor:
         """What the convolutions see, as one vector a sample."""

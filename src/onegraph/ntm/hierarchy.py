@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from onegraph.ntm.cell import NTMCell, NTMState, beside
+from onegraph.ntm.cell import NTMCell, NTMState, active_steps, beside
 from onegraph.ntm.fusion import AttentionFusion
 
 MAPS = ("intra", "hier")
@@ -97,7 +97,7 @@ class HierarchicalNTM(nn.Module):
     tokens are answered too, split at ``encoded.tokens`` as well)::
 
         encoded, context = model.encode(tokens, state)
-        memory = state.memory
+        memory = context.memory
         with split_at(encoded.fused) as leaf:
             for window in windows((encoded._replace(fused=leaf), targets), 8):
                 output, memory = model.remember(window.data[0], memory)
@@ -208,7 +208,7 @@ class HierarchicalNTM(nn.Module):
         tokens: Tensor,
         state: HierarchicalState | None = None,
         *,
-        lengths: Tensor | None = None,
+        lengths: Tensor | list[int] | None = None,
         mask: Tensor | None = None,
         intra_present: Tensor | None = None,
         hier_present: Tensor | None = None,
@@ -220,7 +220,8 @@ class HierarchicalNTM(nn.Module):
             state: what an earlier call returned; None for the initial state.
             lengths: (B,), how many segments each sample has in this window. After them its state
                 stays as it was, its logits are zero, and its tokens are not looked at.
-            mask: (S, B, L) of bool, true where a token counts.
+            mask: (S, B, L) of bool, true where a token counts. What stands elsewhere is not looked
+                at, and the logits of those tokens hold no meaning.
             intra_present, hier_present: (B,) or (S, B) of bool, who has that map; None: all.
 
         Returns:
@@ -239,7 +240,7 @@ class HierarchicalNTM(nn.Module):
         self,
         tokens: Tensor,
         state: HierarchicalState | None = None,
-        lengths: Tensor | None = None,
+        lengths: Tensor | list[int] | None = None,
         mask: Tensor | None = None,
         intra_present: Tensor | None = None,
         hier_present: Tensor | None = None,
@@ -250,15 +251,15 @@ class HierarchicalNTM(nn.Module):
         """
         state = self._checked(tokens, state)
         steps, batch, length = tokens.shape
-        active = _active(tokens.shape, lengths, tokens.device)
+        active = active_steps(steps, batch, lengths, None, tokens.device)
         if active is not None:
             tokens = tokens.masked_fill(~active.unsqueeze(-1), 0)
-        x = self.embedding(tokens)
-        if self.positions:
-            x = x + sinusoids(length, self.d_model).to(x)
         counted = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask.bool()
         if tuple(counted.shape) != (steps, batch, length):
             raise ValueError(f"mask is {tuple(counted.shape)}; tokens is {(steps, batch, length)}")
+        x = self.embedding(tokens.masked_fill(~counted, 0))
+        if self.positions:
+            x = x + sinusoids(length, self.d_model).to(x)
         x, intra = self.intra(x, counted)
         weights = counted.unsqueeze(-1).to(x.dtype)
         mean = (x * weights).sum(-2) / weights.sum(-2).clamp(min=1)
@@ -279,11 +280,11 @@ class HierarchicalNTM(nn.Module):
         return Encoded(x, fused, intra, hier), HierarchicalState(past, seen, state.memory)
 
     def remember(
-        self, encoded: Encoded, memory: NTMState, lengths: Tensor | None = None
+        self, encoded: Encoded, memory: NTMState, lengths: Tensor | list[int] | None = None
     ) -> tuple[HierarchicalOutput, NTMState]:
         """One step of the memory for each segment: the output, and the memory's state after it."""
         x = encoded.fused
-        active = _active(x.shape, lengths, x.device)
+        active = active_steps(x.shape[0], x.shape[1], lengths, None, x.device)
         outputs, reads, memory = self.cell.unroll(x, memory, active)
         y = beside(outputs, reads)
         tags = None
@@ -378,23 +379,15 @@ def sinusoids(length: int, size: int) -> Tensor:
     return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)[:, :size]
 
 
-def _active(shape: torch.Size, lengths: Tensor | None, device: torch.device) -> Tensor | None:
-    """Which segments count, (S, B) of bool, for a tensor (S, B, ...); None when all do."""
-    if lengths is None:
-        return None
-    if tuple(lengths.shape) != (shape[1],):
-        raise ValueError(f"lengths is {tuple(lengths.shape)}; tokens has a batch of {shape[1]}")
-    return torch.arange(shape[0], device=device).unsqueeze(1) < lengths.to(device)
-
-
 def _latest(
-    past: Tensor, seen: Tensor, count: int, lengths: Tensor | None
+    past: Tensor, seen: Tensor, count: int, lengths: Tensor | list[int] | None
 ) -> tuple[Tensor, Tensor]:
     """The last segments of each sample, batch first, from all known ones (count + S, B, ...)."""
     past, seen = past.transpose(0, 1), seen.t()
     if lengths is None:
         first = past.shape[1] - count
         return past[:, first:], seen[:, first:]
-    places = lengths.to(past.device).unsqueeze(1) + torch.arange(count, device=past.device)
+    counts = torch.as_tensor(lengths, device=past.device)
+    places = counts.unsqueeze(1) + torch.arange(count, device=past.device)
     index = places.unsqueeze(-1).expand(-1, -1, past.shape[-1])
     return past.gather(1, index), seen.gather(1, places)

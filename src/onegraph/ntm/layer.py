@@ -5,7 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from onegraph.ntm.cell import MemoryInit, NTMCell, NTMState, ReadInit, WeightingInit, beside
+from onegraph.ntm.cell import (
+    MemoryInit,
+    NTMCell,
+    NTMState,
+    ReadInit,
+    WeightingInit,
+    active_steps,
+    beside,
+)
 
 
 class NTM(nn.Module):
@@ -99,12 +107,13 @@ class NTM(nn.Module):
         if x.dim() != 3 or x.shape[2] != self.input_size:
             order = "batch, time" if self.batch_first else "time, batch"
             raise ValueError(f"x is {tuple(x.shape)}; this NTM takes ({order}, {self.input_size})")
+        if mask is not None and mask.shape != x.shape[:2]:
+            raise ValueError(f"the mask is {tuple(mask.shape)}; x is {tuple(x.shape)}")
         if self.batch_first:
-            x = x.transpose(0, 1)
-            mask = mask.transpose(0, 1) if mask is not None and mask.dim() == 2 else mask
+            x, mask = x.transpose(0, 1), None if mask is None else mask.transpose(0, 1)
         steps, batch = x.shape[:2]
-        state = self.cell.checked(state, batch)
-        active = _active(steps, batch, lengths, mask, x.device)
+        x, state = self.cell.typed(x), self.cell.checked(state, batch)
+        active = active_steps(steps, batch, lengths, mask, x.device)
         if active is not None:
             x = x.masked_fill(~active.unsqueeze(-1), 0)
         if steps:
@@ -115,29 +124,3 @@ class NTM(nn.Module):
         if active is not None:
             y = y.masked_fill(~active.unsqueeze(-1), 0)
         return (y.transpose(0, 1) if self.batch_first else y), state
-
-
-def _active(
-    steps: int,
-    batch: int,
-    lengths: Tensor | list[int] | None,
-    mask: Tensor | None,
-    device: torch.device,
-) -> Tensor | None:
-    """Which steps count, (steps, batch) of bool; None when all do."""
-    if mask is not None:
-        if lengths is not None:
-            raise ValueError("give lengths or a mask, not both")
-        if tuple(mask.shape) != (steps, batch):
-            raise ValueError(
-                f"the mask has {tuple(mask.shape)} (time, batch); x has {(steps, batch)}"
-            )
-        return mask.to(device, torch.bool)
-    if lengths is None:
-        return None
-    counts = torch.as_tensor(lengths)
-    if tuple(counts.shape) != (batch,):
-        raise ValueError(f"lengths has {tuple(counts.shape)}; x has a batch of {batch}")
-    if batch and not 0 <= int(counts.min()) <= int(counts.max()) <= steps:
-        raise ValueError(f"lengths must lie between 0 and the {steps} steps of x: {lengths}")
-    return torch.arange(steps, device=device).unsqueeze(1) < counts.to(device)
