@@ -424,5 +424,5 @@ def test_every_parameter_takes_part_whatever_is_shown(maps):
     """Stems whose map is not shown get gradients of zero: processes agree on what has one."""
     model = make_model(maps=maps)
     output, _ = model(make_tokens(2, 3))
-    output.classes.sum().backward()
+    (output.classes.sum() + output.tokens.sum()).backward()
     assert [name for name, each in model.named_parameters() if each.grad is None] == []
