@@ -76,8 +76,9 @@ class Study:
         steps: at most so many.
         every: how many steps lie between two looks.
         sizes: where it is measured.
-        layers: of the LSTM beside it, each of 256.
+        layers, hidden_size: of the LSTM beside it.
         baseline_steps: how long that is trained.
+        baseline_changes: options that it has of its own.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Study:
     every: int
     sizes: Sequence[Size]
     layers: int = 1
+    hidden_size: int = 256
     baseline_steps: int = 10_000
     baseline_changes: dict[str, Any] = field(default_factory=dict)
 
@@ -119,8 +121,9 @@ STUDIES = (
         (Size(200, cost=2.0),),
     ),
     Study(
-        *("priority sort", "priority-sort", 3, 10_000, 1000),
+        *("priority sort", "priority-sort", 3, 8000, 1000),
         (Size(20),),
+        baseline_steps=8000,
     ),
 )
 
@@ -167,7 +170,7 @@ def baseline(row: Study, folder: Path, tell: Callable[[str], None]) -> dict[str,
         tell(f"{row.name}, LSTM: {_told(looks[-1])}")
         return bool(looks[-1]["reached"])
 
-    model = train_baseline(options, 256, row.layers, look)
+    model = train_baseline(options, row.hidden_size, row.layers, look)
     found = {"looks": looks, **_measured(row, options, model, looks)}
     _write(path, found)
     return found
@@ -189,7 +192,7 @@ def table(studies: Iterable[Study], folder: Path) -> str:
             lines.append(_line(row, "NTM", done))
         beside = _read(folder / f"{_slug(row.name)}-lstm" / "study.json")
         if "measured" in beside:
-            lines.append(_line(row, f"LSTM, {row.layers} × 256", [beside]))
+            lines.append(_line(row, f"LSTM, {row.layers} × {row.hidden_size}", [beside]))
     return "\n".join(lines)
 
 
