@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +24,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks.machine import description, one_thread, peak_mb, resident_mb, run_module
+from benchmarks.machine import (
+    description,
+    environment,
+    one_thread,
+    peak_mb,
+    resident_mb,
+    run_module,
+)
 from benchmarks.tables import markdown, verdict
 from onegraph.ntm import NTM, NTMCell
 from onegraph.ntm.tasks import Copy
@@ -221,6 +230,26 @@ def peak(batch: int) -> float:
     return peak_mb()
 
 
+def processes(count: int, steps: int) -> float:
+    """Seconds that a step of batch 64 takes, shared by so many processes of one thread each."""
+
+    def seconds(steps: int) -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            command = [
+                *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+                *(f"--nproc-per-node={count}", "-m", "onegraph", "ntm", "train", "copy"),
+                *("--cpu", "--no-tensorboard", "--out", f"{folder}/run", "--batch", "64"),
+                *("--steps", str(steps), "--save-every", "1000000", "--set", "task.shortest=20"),
+            ]
+            begin = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True, env=environment())
+            return time.perf_counter() - begin
+
+    # The difference leaves out what it takes to begin and to end.
+    few = steps // 10
+    return (seconds(steps) - seconds(few)) / (steps - few)
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -254,6 +283,10 @@ def main() -> None:
     print(f"\nPeak memory of the process at batch 64: {found:.0f} MB ({verdict(found, PEAK_MB)})\n")
     heads = ["batch 16", "ms", "times the time", "times the arithmetic", "the one over the other"]
     print(markdown(heads, variants(turns, seconds)))
+    if not options.quick:
+        one, two = processes(1, 600), processes(2, 600)
+        print(f"\nBatch 64 by two processes: {one / two:.2f} times as fast as by one "
+              f"({1000 * two:.1f} ms against {1000 * one:.1f} ms)")  # fmt: skip
     heads = ["time steps, batch 1", "ms", "µs a time step", "MB", "kB a time step"]
     print("\n" + markdown(heads, lengths()))
 

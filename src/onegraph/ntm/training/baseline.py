@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from onegraph.ntm import tasks
 from onegraph.ntm.training.evaluate import count_bits, generator
-from onegraph.ntm.training.optimizers import make_optimizer
+from onegraph.ntm.training.optimizers import make_optimizer, set_rate
 from onegraph.ntm.training.options import Options, make_task
 
 LSTMState = tuple[Tensor, Tensor]
@@ -62,6 +62,7 @@ def train_baseline(
             nn.utils.clip_grad_norm_(parameters, options.clip_norm)
         if options.clip_value is not None:
             nn.utils.clip_grad_value_(parameters, options.clip_value)
+        set_rate(optimizer, options, step)
         optimizer.step()
         if step % options.save_every == 0 and look(model, step):
             break

@@ -31,7 +31,7 @@ from onegraph.ntm.training.board import Board
 from onegraph.ntm.training.checkpoint import Checkpoint, Run, join_optimizer, split_optimizer
 from onegraph.ntm.training.errors import USAGE, RunError, Stopped, reason
 from onegraph.ntm.training.evaluate import count_bits, derived_seed, generator, trace
-from onegraph.ntm.training.optimizers import make_optimizer
+from onegraph.ntm.training.optimizers import make_optimizer, set_rate
 from onegraph.ntm.training.options import Options, make_model, make_task
 from onegraph.ntm.training.progress import Display, Silent, display
 from onegraph.ntm.training.stopping import Signals, first_bad
@@ -239,6 +239,7 @@ class _Loop:
         # With a scaler, a gradient that is not finite is part of the plan: the step is left out.
         if not math.isfinite(numbers[0]) or (not math.isfinite(norm) and not accelerator.scaler):
             self._refuse(step, part, nats)
+        set_rate(self.optimizer, options, step)
         self.prepared.step()
         self.step = step
         self.meter.add(numbers[0], int(numbers[1]), bits, options.batch,

@@ -66,12 +66,28 @@ class GravesRMSprop(torch.optim.Optimizer):
         return loss
 
 
+def set_rate(optimizer: torch.optim.Optimizer, options: Options, step: int) -> None:
+    """Give the optimiser the learning rate of a step, the first being 1.
+
+    It depends on nothing else, so that a run that goes on has the rates of one that never stopped.
+    """
+    if options.lr_end is None or options.lr_steps is None:
+        return
+    share = min(step / options.lr_steps, 1.0)
+    for group in optimizer.param_groups:
+        group["lr"] = options.lr * (options.lr_end / options.lr) ** share
+
+
 def make_optimizer(options: Options, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
     """The optimiser that the options name."""
     if options.optimizer == "adam":
         return torch.optim.Adam(parameters, lr=options.lr)
     if options.optimizer == "graves":
         return GravesRMSprop(parameters, lr=options.lr)
+    if options.optimizer == "rmsprop-uncentred":
+        return torch.optim.RMSprop(
+            parameters, lr=options.lr, alpha=0.95, momentum=0.9, foreach=True
+        )
     return torch.optim.RMSprop(
         parameters, lr=options.lr, alpha=0.95, eps=1e-4, centered=True, momentum=0.9, foreach=True
     )

@@ -36,8 +36,11 @@ class Options:
         seed: decides the first parameters and every batch.
         task_options: arguments of the task.
         model: arguments of `NTM`, without the sizes that follow from the task.
-        optimizer: "rmsprop" (torch's, centred), "graves" (the form of Graves 2013) or "adam".
+        optimizer: "rmsprop" (torch's, centred), "rmsprop-uncentred", "graves" (the form of Graves
+            2013) or "adam".
         lr: the learning rate.
+        lr_end, lr_steps: it falls by equal factors to `lr_end` at step `lr_steps`, and stays there;
+            None: it does not change.
         clip_norm: the largest norm of all gradients together; None leaves them.
         clip_value: the largest size of one component of a gradient; None leaves them.
         loss: what is minimised: nats a bit that counts ("bit") or nats a sequence ("sequence").
@@ -55,8 +58,10 @@ class Options:
     seed: int = 1
     task_options: dict[str, Any] = field(default_factory=dict)
     model: dict[str, Any] = field(default_factory=dict)
-    optimizer: Literal["rmsprop", "graves", "adam"] = "rmsprop"
+    optimizer: Literal["rmsprop", "rmsprop-uncentred", "graves", "adam"] = "rmsprop"
     lr: float = 3e-4
+    lr_end: float | None = None
+    lr_steps: int | None = None
     clip_norm: float | None = None
     clip_value: float | None = None
     loss: Literal["bit", "sequence"] = "bit"
@@ -91,7 +96,9 @@ def from_json(values: Mapping[str, Any]) -> Options:
             raise RunError(f"{name} is {getattr(options, name)}; it must be at least 1", USAGE)
     if not 0 <= options.seed < 2**63:
         raise RunError(f"seed is {options.seed}; it must be from 0 to 2**63 - 1", USAGE)
-    for name in ("lr", "clip_norm", "clip_value", "window"):
+    if (options.lr_end is None) != (options.lr_steps is None):
+        raise RunError("lr_end and lr_steps belong together", USAGE)
+    for name in ("lr", "lr_end", "lr_steps", "clip_norm", "clip_value", "window"):
         value = getattr(options, name)
         if value is not None and not 0 < value < float("inf"):
             raise RunError(f"{name} is {value}; it must be positive", USAGE)

@@ -109,11 +109,11 @@ STUDIES = (
         (Size(20, cost=0.05), Size(40), Size(60), Size(80), Size(100), Size(120, errors=0)),
     ),
     Study(
-        *("associative recall", "associative-recall-graves", 5, 40_000, 1000),
+        *("associative recall", "associative-recall", 5, 40_000, 1000),
         (Size(6, cost=0.05), Size(10), Size(12), Size(15, cost=1.0), Size(20)),
     ),
     Study(
-        *("repeat copy", "repeat-copy-graves", 3, 100_000, 2000),
+        *("repeat copy", "repeat-copy", 3, 60_000, 2000),
         (Size(10, 10, cost=0.05), Size(20, 10), Size(10, 20), Size(20, 20)),
     ),
     Study(
