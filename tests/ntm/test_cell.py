@@ -367,6 +367,19 @@ def test_lstm_is_the_one_of_torch():
             "shift_range is -1; it must be at least 0",
         ),
         (
+            lambda: NTMCell(3, hidden_size=0),
+            ValueError,
+            "hidden_size is 0; it must be at least 1",
+        ),
+        *(
+            (
+                lambda clip=clip: NTMCell(3, clip=clip),
+                ValueError,
+                f"clip is {clip}; it must be positive and finite, or None",
+            )
+            for clip in (0, -1.0, float("nan"), float("inf"))
+        ),
+        (
             lambda: make_cell()(torch.zeros(2, 7)),
             ValueError,
             "x is (2, 7); this cell takes (batch, 3)",

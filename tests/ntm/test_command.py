@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
+import os
 import re
 import signal
 import subprocess
@@ -80,8 +82,21 @@ def test_a_missing_extra_is_one_line(monkeypatch, capsys, action, missing):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert cli.main(["ntm", action, "copy"]) == 2
     assert capsys.readouterr().err == (
-        f"onegraph: `onegraph ntm {action}` needs {missing}: pip install 'onegraph[ntm]'\n"
+        f"onegraph: `onegraph ntm {action}` needs {missing}: "
+        "pip install '.[ntm]' in a checkout of onegraph\n"
     )
+
+
+def test_without_tensorboard_a_run_may_do_without(monkeypatch, tmp_path):
+    """With --no-tensorboard training asks for no TensorBoard and imports none."""
+    pytest.importorskip("accelerate")
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "tensorboard" else real(name)
+    )
+    for name in ("onegraph.ntm.training.board", "torch.utils.tensorboard", "tensorboard"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert cli.main(["ntm", "train", "copy", *SMALL, "--out", str(tmp_path / "run")]) == 0
 
 
 @pytest.mark.parametrize(
@@ -104,7 +119,28 @@ def test_a_missing_extra_is_one_line(monkeypatch, capsys, action, missing):
         (["copy", "--set", "task.longest=0"],
          "the task copy cannot be drawn: no number lies between 1 and 0"),
         (["copy", "--set", "model.slots=3"], "there is no option of the model 'slots'"),
-        (["copy", "--set", "model.memory=3"], "the model cannot be made: "),
+        (["copy", "--set", "task.bits=0"],
+         "the task copy cannot be drawn: bits is 0; it must be at least 1"),
+        (["ngrams", "--set", "task.length=5"],
+         "the task ngrams cannot be drawn: length is 5; it must be at least 6"),
+        (["copy", "--set", "model.memory=3"],
+         "model.memory is 3; it must be [a whole number, a whole number]"),
+        (["copy", "--set", "model.memory=[6]"],
+         "model.memory is [6]; it must be [a whole number, a whole number]"),
+        (["copy", "--set", "model.memory=[100000000,100000]"],
+         "the model cannot be made: there is not enough memory"),
+        (["copy", "--set", "model.read_heads=true"],
+         "model.read_heads is true; it must be a whole number"),
+        (["copy", "--set", "model.tanh=yes"], 'model.tanh is "yes"; it must be true or false'),
+        (["copy", "--set", "model.clip=abc"],
+         'model.clip is "abc"; it must be a number or null'),
+        (["copy", "--set", "model.clip=NaN"],
+         "the model cannot be made: clip is nan; it must be positive and finite"),
+        (["copy", "--set", "model.hidden_size=0"],
+         "the model cannot be made: hidden_size is 0; it must be at least 1"),
+        (["copy", "--set", "preset=demo"], "preset is no setting; it is given as --preset"),
+        (["copy", "--set", "preset=\udcff"], "preset is no setting; it is given as --preset"),
+        (["copy", "--set", "task=ngrams"], "task is no setting; it is given as TASK"),
         (["copy", "--set", "model.controller=x"], "the model cannot be made: unknown controller"),
         (["copy", "--set", "clip_norm=big"], 'clip_norm is "big"; it must be a number or null'),
         (["copy", "--set", "optimizer=sgd"],
@@ -126,6 +162,37 @@ def test_a_run_is_not_begun_over_another(made):
     told = fails(made.parent, ["train", "copy", "--out", "run", "--resume", "--batch", "3"])
     assert told == "run was begun with batch 2, not 3; leave that out, or begin another run"
     assert {path: path.read_bytes() for path in made.rglob("*") if path.is_file()} == before
+
+
+def test_steps_are_not_taken_back(made):
+    """Fewer steps than were taken are refused, and run.json keeps what it held."""
+    before = (made / "run.json").read_bytes()
+    command = ["train", "copy", "--out", "run", "--resume", "--steps", "5"]
+    assert fails(made.parent, command) == "run has 6 steps already; none is taken back"
+    assert (made / "run.json").read_bytes() == before
+
+
+def test_one_process_writes_a_run(made):
+    """While a process holds a run another is refused; when it is killed, the run is free."""
+    pytest.importorskip("fcntl")
+    from onegraph.ntm.training.lock import Lock
+
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(tell, b"1" if Lock(made / "lock").take() else b"0")
+        signal.pause()
+    os.close(tell)
+    command = ["train", "copy", "--out", "run", "--resume"]
+    try:
+        assert os.read(told, 1) == b"1"
+        assert fails(made.parent, command) == "run is being trained by another process"
+    finally:
+        os.close(told)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    status, _, err = forked.command(made.parent, ["ntm", *command])
+    assert status == 0, err
 
 
 def test_resume_goes_on_and_begins(loaded, tmp_path):
@@ -168,6 +235,20 @@ def test_eval_knows_what_cannot_be_beaten(loaded, tmp_path):
     assert float(found[2]) < float(found[1])
 
 
+def test_a_length_that_leaves_nothing_to_score_is_told(loaded, tmp_path):
+    """`eval` and `plot` refuse a length at which no bit counts, and one that is no number."""
+    forked.command(
+        tmp_path,
+        ["ntm", "train", "ngrams", "--steps", "1", "--out", "run", "--no-tensorboard", "--set",
+         "task.length=12", "--set", "model.memory=[6,4]"],
+    )  # fmt: skip
+    for action in ("eval", "plot"):
+        told = fails(tmp_path, [action, "run", "--length", "3"])
+        assert told == "the task ngrams cannot be drawn: length is 3; it must be at least 6"
+        _, _, err = forked.command(tmp_path, ["ntm", action, "run", "--length", "abc"])
+        assert err.endswith("error: argument --length: 'abc' is no whole number\n")
+
+
 def test_plot_draws_png_and_svg_alike_each_time(made):
     """`plot` names its six files; they are whole pictures, and the same when drawn again."""
     status, out, err = forked.command(made.parent, ["ntm", "plot", "run"])
@@ -202,6 +283,12 @@ def test_what_is_no_run_is_told(loaded, tmp_path, action):
         '{"format": "onegraph-ntm", "version": 1, "options": {"task": "copy", "x": 1}}'
     )
     assert "there is no option 'x'" in fails(tmp_path, [action, "foreign"])
+    (foreign / "run.json").write_text('{"format": "onegraph-ntm", "version": 1}')
+    told = fails(tmp_path, [action, "foreign"])
+    assert told == "foreign/run.json is damaged: it holds no options"
+    (foreign / "run.json").write_text('{"format": "onegraph-ntm", "options": {"task": "copy"}}')
+    told = fails(tmp_path, [action, "foreign"])
+    assert told == "foreign/run.json was not written by onegraph, or is damaged"
 
 
 def test_a_folder_of_something_else_is_left_alone(loaded, tmp_path):
@@ -231,9 +318,63 @@ def test_a_file_that_may_not_grow_is_told(loaded, tmp_path):
         told = fails(tmp_path, ["train", "copy", *SMALL, "--out", "run"], status=1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert "file too large" in told
+    assert re.match(r"cannot write run/checkpoints/\S+/model.safetensors: file too large; ", told)
     assert told.endswith("; there is no checkpoint yet")
     assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
+
+
+def unread():
+    """A stream whose reader is gone."""
+    read, write = os.pipe()
+    os.close(read)
+    return os.fdopen(write, "w")
+
+
+def full():
+    """A stream onto a full disk."""
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full")
+    return open("/dev/full", "w")
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+@pytest.mark.parametrize("make", [unread, full, lambda: None], ids=["unread", "full", "closed"])
+def test_no_run_ends_for_what_it_shows(loaded, monkeypatch, capfd, tmp_path, make, name):
+    """Whatever becomes of a stream, training goes on to its end, which is saved."""
+    monkeypatch.setattr(sys, name, make())
+    status = cli.main(["ntm", "train", "copy", *SMALL, "--out", str(tmp_path / "run")])
+    getattr(sys, name).close()
+    assert (tmp_path / "run/checkpoints/step-00000006/state.json").exists()
+    lost = (make, name) == (full, "stdout")
+    assert status == (1 if lost else 0)
+    assert capfd.readouterr().err.endswith("stdout: no space left on the disk\n") == lost
+
+
+def test_a_reader_may_have_seen_enough(loaded, monkeypatch, capfd):
+    """A listing whose reader has gone, as `head` goes, ends quietly with 0."""
+    monkeypatch.setattr(sys, "stdout", unread())
+    assert cli.main(["ntm", "presets"]) == 0
+    sys.stdout.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_what_a_stream_cannot_spell_is_escaped(loaded, monkeypatch):
+    """A stream of ASCII gets all presets, × as an escape."""
+    stream = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert cli.main(["ntm", "presets"]) == 0
+    assert rb"128 \xd7 20" in stream.buffer.getvalue()
+
+
+def test_ctrl_c_before_the_first_step_is_one_line(loaded, monkeypatch, capsys):
+    """Ctrl-C while a command is being prepared is one line and status 130."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib.util, "find_spec", interrupted)
+    assert cli.main(["ntm", "train", "copy"]) == 130
+    assert capsys.readouterr().err == "onegraph: interrupted; what was saved before is whole\n"
 
 
 def test_ctrl_c_saves_and_says_so(loaded, tmp_path):

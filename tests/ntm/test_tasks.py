@@ -218,9 +218,26 @@ def test_bit_errors_count_each_sequence():
         (Copy(shortest=3, longest=2), "no number lies between 3 and 2, with 1 the least allowed"),
         (AssociativeRecall(fewest=1), "fewest is 1; a query needs an item that follows it"),
         (PrioritySort(shown=3, asked=4), "4 of 3 vectors cannot be asked for"),
+        (Copy(bits=0), "bits is 0; it must be at least 1"),
+        (RepeatCopy(bits=0), "bits is 0; it must be at least 1"),
+        (RepeatCopy(scale=0), "scale is 0; it must be at least 1"),
+        (AssociativeRecall(bits=0), "bits is 0; it must be at least 1"),
+        (AssociativeRecall(vectors=0), "vectors is 0; it must be at least 1"),
+        (PrioritySort(bits=0), "bits is 0; it must be at least 1"),
+        (NGrams(order=0), "order is 0; it must be at least 1"),
+        (NGrams(length=5), "length is 5; it must be at least 6"),
+        (NGrams(order=1, length=1), "length is 1; it must be at least 2"),
     ],
 )
 def test_options_that_make_no_sense_are_told(task, message):
-    """A task that cannot be drawn says why."""
+    """A task that cannot be drawn, or of which nothing would be scored, says why."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         draw(task)
+
+
+@pytest.mark.parametrize("task", [NGrams(length=6), NGrams(order=1, length=2), Copy(longest=1)])
+def test_the_smallest_tasks_score_something(task):
+    """The smallest sizes that are let through leave each sequence a bit that counts."""
+    batch = draw(task)
+    assert batch.mask.any(0).all()
+    assert batch.targets.shape[-1] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import io
@@ -10,6 +11,7 @@ import math
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -182,6 +184,82 @@ def test_a_broken_checkpoint_is_told_and_the_one_before_goes_on(tmp_path):
     assert curve(tmp_path / "run") == curve(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("text", [None, '{"checkpoints": []}'])
+def test_checkpoints_outlive_the_file_that_names_them(tmp_path, text):
+    """Without a name in `latest` a run goes on from the newest whole checkpoint, and says so."""
+    go(tmp_path / "whole")
+    go(tmp_path / "run", dataclasses.replace(TINY, steps=10))
+    latest = tmp_path / "run" / "checkpoints" / "latest"
+    newest = Run(tmp_path / "run").latest()
+    latest.unlink() if text is None else latest.write_text(text)
+    shutil.copytree(newest, newest.with_name("step-00000011"))
+    (newest.with_name("step-00000011") / "model.safetensors").unlink()
+    found, complaints = Run(tmp_path / "run").load()
+    assert found.step == 10
+    assert [line.partition(":")[0] for line in complaints] == [
+        f"{latest} names no checkpoint",
+        f"the checkpoint {newest.with_name('step-00000011')} is broken",
+    ]
+    stream = io.StringIO()
+    train(Run(tmp_path / "run"), lambda run: TINY, stream, board=False, cpu=True)
+    assert f"{latest} names no checkpoint; going on from step 10\n" in stream.getvalue()
+    steps = sorted(path.name for path in latest.parent.glob("step-*"))
+    assert steps == [f"step-{step:08d}" for step in (5, 10, 11, 12)]
+    assert curve(tmp_path / "run") == curve(tmp_path / "whole")
+
+
+def test_checkpoints_that_are_not_named_and_not_whole_stay(tmp_path):
+    """Without a name in `latest` and without a whole checkpoint a run refuses to begin anew."""
+    go(tmp_path)
+    (tmp_path / "checkpoints" / "latest").unlink()
+    for number, file in enumerate(sorted(tmp_path.glob("checkpoints/*/state.json"))):
+        file.write_text("{}") if number else file.unlink()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(RunError, match="names no checkpoint; no whole one is left"):
+        go(tmp_path)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["\0", "..", 3, "step-1/../../x"])
+def test_a_name_that_is_none_is_damage(tmp_path, name):
+    """What `latest` names must be a checkpoint's folder, or `latest` is damaged."""
+    go(tmp_path, dataclasses.replace(TINY, steps=1))
+    entry = {"name": name, "sha256": "0"}
+    (tmp_path / "checkpoints" / "latest").write_text(json.dumps({"checkpoints": [entry]}))
+    with pytest.raises(RunError, match=r"latest: it is damaged$"):
+        go(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"optimizer": "adam"}, "it was written by another optimizer"),
+        ({"optimizer": "graves"}, "it was written by another optimizer"),
+        ({"lr": 0.1}, "it was written with lr 0.001, not 0.1"),
+        ({"model": {**TINY.model, "hidden_size": 6}}, ".*size mismatch.*"),
+    ],
+)
+def test_options_changed_by_hand_do_not_fit_the_checkpoint(tmp_path, changes, why):
+    """A checkpoint of another optimiser, learning rate or model is refused in one line."""
+    go(tmp_path, dataclasses.replace(TINY, steps=5))
+    with pytest.raises(RunError, match=f"the checkpoint does not fit the run's options: {why}$"):
+        go(tmp_path, dataclasses.replace(TINY, **changes))
+
+
+def test_a_run_is_written_by_one_at_a_time(tmp_path):
+    """A run that is held by another is refused; what held it lets go at its end."""
+    pytest.importorskip("fcntl")
+    go(tmp_path, dataclasses.replace(TINY, steps=5))
+    other = Run(tmp_path)
+    other.begin(dataclasses.replace(TINY, steps=5))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(RunError, match=r"is being trained by another process$"):
+        go(tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    other.end()
+    go(tmp_path)
+
+
 def test_when_no_checkpoint_is_whole_the_run_says_so(tmp_path):
     """Without a whole checkpoint the run stops with one line, and touches nothing."""
     go(tmp_path)
@@ -194,7 +272,15 @@ def test_when_no_checkpoint_is_whole_the_run_says_so(tmp_path):
 
 
 @pytest.mark.distributed
-@pytest.mark.parametrize("window", [[], ["--window", "3"]])
+@pytest.mark.parametrize(
+    "window",
+    [
+        [],
+        # Learned, the initial state is in the first window's graph alone.
+        ["--window", "3", *(f"--set=model.{name}_init=learned"
+                            for name in ("memory", "weighting", "read"))],
+    ],
+)  # fmt: skip
 def test_two_processes_are_one_on_the_joined_batch(tmp_path, window):
     """In float64 two processes give the curve and parameters of one within 1e-6."""
     command = [
@@ -222,10 +308,12 @@ def test_two_processes_are_one_on_the_joined_batch(tmp_path, window):
         torch.testing.assert_close(two.model[name], value, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_says_so(tmp_path, monkeypatch, number):
-    """Ctrl-C and SIGTERM end a run after the step at hand, saved; it goes on to the same end."""
+    """A signal ends a run after the step at hand, saved, and it goes on to the same end."""
     go(tmp_path / "whole")
+    # Under `nohup` the tests inherit one that is ignored.
+    monkeypatch.setattr(stopping, "_handled", lambda: [number])
     real = tasks.bit_errors
 
     def counted(*args):
@@ -239,6 +327,21 @@ def test_a_signal_saves_and_says_so(tmp_path, monkeypatch, number):
     assert e.value.status == 128 + number
     go(tmp_path / "run")
     assert curve(tmp_path / "run") == curve(tmp_path / "whole")
+
+
+def test_a_hangup_that_is_ignored_stays_ignored():
+    """Under `nohup` a closed terminal ends no run; elsewhere it does."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stopping.Signals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signals.received == 0
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with stopping.Signals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signals.received == signal.SIGHUP
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_numbers_that_are_none_stop_the_run(tmp_path, monkeypatch):
@@ -379,6 +482,32 @@ def test_tensorboard_is_told(tmp_path):
             assert (f"train/{name}", step) in seen
     for name in ("memory", "weightings/read", "weightings/write"):
         assert {(name, step) for step in (5, 10, 12)} <= seen
+
+
+def test_a_board_that_cannot_be_written_is_told_once(tmp_path, capfd):
+    """When TensorBoard's file may not grow, an error says so, and no thread prints its own."""
+    pytest.importorskip("tensorboard")
+    resource = pytest.importorskip("resource")
+    from onegraph.ntm.training.board import Board
+
+    names = ("step", "loss", "bits_per_sequence", "bit_error_rate", "gradient_norm")
+    board = Board(tmp_path, 0)
+
+    def fill():
+        for _ in range(100):
+            board.point(dict.fromkeys(names, 1.0), 1.0)
+            board.writer.flush()
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            fill()
+        with contextlib.suppress(OSError):
+            board.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert capfd.readouterr().err == ""
 
 
 class Terminal(io.StringIO):

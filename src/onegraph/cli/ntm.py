@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -92,7 +94,10 @@ def _length_arguments(sub: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not at least 1")
     return number
@@ -100,14 +105,27 @@ def _positive(text: str) -> int:
 
 def main(options: argparse.Namespace) -> int:
     """Do what was asked; every failure that has a reason is one line."""
+    try:
+        _open_streams()
+        return _act(options)
+    except KeyboardInterrupt:
+        return _fail("interrupted; what was saved before is whole", 130)
+    finally:
+        _settle_streams()
+
+
+def _act(options: argparse.Namespace) -> int:
     if options.action is None:
         options.usage.print_help(sys.stderr)
         return 2
-    missing = [name for name in _NEEDS.get(options.action, ()) if not _installed(name)]
+    needed = _NEEDS.get(options.action, ())
+    if options.action == "train" and options.no_tensorboard:
+        needed = tuple(name for name in needed if name != "tensorboard")
+    missing = [name for name in needed if not _installed(name)]
     if missing:
         return _fail(
             f"`onegraph ntm {options.action}` needs {', '.join(missing)}: "
-            "pip install 'onegraph[ntm]'"
+            "pip install '.[ntm]' in a checkout of onegraph"
         )
     actions: dict[str, Callable[[argparse.Namespace], int]] = {
         "train": _train, "eval": _eval, "plot": _plot, "build": _build,
@@ -117,16 +135,10 @@ def main(options: argparse.Namespace) -> int:
     from onegraph.ntm.training.errors import RunError, reason
 
     try:
-        status = actions[options.action](options)
-        sys.stdout.flush()
-        return status
+        return actions[options.action](options)
     except RunError as error:
         return error.status if error.quiet else _fail(str(error), error.status)
-    except KeyboardInterrupt:
-        return _fail("interrupted; what was saved before is whole", 130)
-    except BrokenPipeError:
-        # A reader such as `head` has seen enough; Python flushes once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except _Enough:
         return 0
     except OSError as error:
         return _fail(f"{error.filename or 'the system'}: {reason(error)}", 1)
@@ -136,9 +148,50 @@ def _installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
+class _Enough(Exception):
+    """A reader of stdout such as `head` wants no more."""
+
+
+def _print(line: str) -> None:
+    """Print a line of what was asked for."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        raise _Enough from None
+    except OSError as error:
+        error.filename = "stdout"
+        raise
+
+
 def _fail(message: str, status: int = 2) -> int:
-    print(f"onegraph: {message}", file=sys.stderr)
+    _tell(message)
     return status
+
+
+def _tell(message: str) -> None:
+    """Say something beside what was asked for; that nobody can hear it changes nothing."""
+    with contextlib.suppress(OSError):
+        print(f"onegraph: {message}", file=sys.stderr, flush=True)
+
+
+def _open_streams() -> None:
+    """Give what is printed somewhere to go, and let no character of it be a failure."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            # The shell closed it. The lowest number is taken, and no file of a run gets it later.
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _settle_streams() -> None:
+    """Drop what cannot be written: Python tries once more at its end, and fails for it."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _train(options: argparse.Namespace) -> int:
@@ -161,7 +214,7 @@ def _train(options: argparse.Namespace) -> int:
     if result.primary:
         last = result.curve[-1] if result.curve else None
         told = f", {last['bits_per_sequence']:.3f} bits a sequence at the end" if last else ""
-        print(f"{run}: {result.step:,} steps{told}")
+        _print(f"{run}: {result.step:,} steps{told}")
     return 0
 
 
@@ -200,7 +253,12 @@ def _prepared(run: Run, options: argparse.Namespace) -> Options:
                 f"{run} was begun with {name} {value}, not {after[name]}; "
                 "leave that out, or begin another run", USAGE,
             )  # fmt: skip
-    return from_json(after)
+    made = from_json(after)
+    if made.steps < before["steps"]:
+        found, _ = run.load()
+        if found is not None and found.step > made.steps:
+            raise RunError(f"{run} has {found.step:,} steps already; none is taken back", USAGE)
+    return made
 
 
 def _eval(options: argparse.Namespace) -> int:
@@ -214,23 +272,23 @@ def _eval(options: argparse.Namespace) -> int:
     use_threads(1)
     model, made, step, _, complaints = trained(Run(options.run))
     for line in complaints:
-        print(f"onegraph: {line}; this is the one before", file=sys.stderr)
+        _tell(f"{line}; this is step {step:,}")
     found = evaluate(
         model, made, step,
         length=options.length, repeats=options.repeats,
         sequences=options.sequences, seed=options.seed,
     )  # fmt: skip
     if options.json:
-        print(json.dumps({**dataclasses.asdict(found), "bit_error_rate": found.rate}))
+        _print(json.dumps({**dataclasses.asdict(found), "bit_error_rate": found.rate}))
         return 0
     repeated = f" × {found.repeats} repeats" if found.repeats is not None else ""
-    print(
+    _print(
         f"{made.task}, {found.sequences:,} fresh sequences of {found.length} "
         f"{UNITS[made.task]}{repeated}, after {found.step:,} steps"
     )
     best = f" (the best possible: {found.bayes:.3f})" if found.bayes is not None else ""
-    print(f"cost: {found.cost:.4f} bits a sequence{best}")
-    print(f"bit error rate: {found.rate:.4%} ({found.errors:,} of {found.bits:,} bits)")
+    _print(f"cost: {found.cost:.4f} bits a sequence{best}")
+    _print(f"bit error rate: {found.rate:.4%} ({found.errors:,} of {found.bits:,} bits)")
     return 0
 
 
@@ -245,7 +303,7 @@ def _plot(options: argparse.Namespace) -> int:
         Run(options.run), out,
         length=options.length, repeats=options.repeats, seed=options.seed,
     ):  # fmt: skip
-        print(path)
+        _print(str(path))
     return 0
 
 
@@ -253,7 +311,7 @@ def _build(options: argparse.Namespace) -> int:
     from onegraph.ntm.window.build import BuildError, build
 
     try:
-        print(f"the kernel is {build(limit=options.limit)}")
+        _print(f"the kernel is {build(limit=options.limit)}")
     except BuildError as error:
         return _fail(f"the kernel is not built, and all works without it, slower: {error}", 1)
     return 0
@@ -283,11 +341,11 @@ def _tasks(options: argparse.Namespace) -> int:
     from onegraph.ntm.tasks import TASKS
 
     for name, task in TASKS.items():
-        print(f"{name}: {(task.__doc__ or '').strip().partition(chr(10))[0]}")
+        _print(f"{name}: {(task.__doc__ or '').strip().partition(chr(10))[0]}")
         fields = ", ".join(
             f"task.{field.name}={str(field.default).lower()}" for field in dataclasses.fields(task)
         )
-        print(f"    {fields}")
+        _print(f"    {fields}")
     return 0
 
 
@@ -296,21 +354,21 @@ def _presets(options: argparse.Namespace) -> int:
 
     for name, preset in PRESETS.items():
         made = preset.options
-        print(f"{name}  (task {made.task})")
-        print(f"    source:    {preset.source}")
-        print(f"    published: {preset.published}")
-        print(f"    here:      {preset.here}")
+        _print(f"{name}  (task {made.task})")
+        _print(f"    source:    {preset.source}")
+        _print(f"    published: {preset.published}")
+        _print(f"    here:      {preset.here}")
         clip = ", ".join(
             f"{name.replace('_', ' ')} {value:g}"
             for name, value in (("clip_norm", made.clip_norm), ("clip_value", made.clip_value))
             if value is not None
         )
-        print(
+        _print(
             f"    options:   {made.steps:,} steps of batch {made.batch}, {made.optimizer} "
             f"lr {made.lr:g}, {clip}, loss a {made.loss}"
         )
         for group, values in (("task", made.task_options), ("model", made.model)):
             if values:
                 told = " ".join(f"{group}.{key}={value}" for key, value in values.items())
-                print(f"               {told}")
+                _print(f"               {told}")
     return 0

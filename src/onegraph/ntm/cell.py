@@ -123,6 +123,9 @@ class NTMCell(nn.Module):
         _require_at_least(1, slots=self.slots, width=self.width)
         _require_at_least(1, read_heads=read_heads, write_heads=write_heads)
         _require_at_least(0, shift_range=shift_range)
+        _require_at_least(1, hidden_size=hidden_size)
+        if clip is not None and not 0 < clip < math.inf:
+            raise ValueError(f"clip is {clip}; it must be positive and finite, or None")
         self.controller = make_controller(
             controller, input_size + read_heads * self.width, hidden_size
         )

@@ -73,6 +73,7 @@ class Copy:
 
     def draw(self, batch: int, generator: Generator) -> Batch:
         """A batch; T is twice the longest length, and 1."""
+        _require_at_least(1, bits=self.bits)
         lengths = _draw_numbers(batch, self.shortest, self.longest, self.mixed, generator)
         longest = int(lengths.max())
         vectors = _draw_bits((longest, batch, self.bits), generator)
@@ -120,6 +121,7 @@ class RepeatCopy:
 
     def draw(self, batch: int, generator: Generator) -> Batch:
         """A batch; a sequence of length L with R repeats takes L · (R + 1) + 2 steps."""
+        _require_at_least(1, bits=self.bits, scale=self.scale)
         lengths = _draw_numbers(batch, self.shortest, self.longest, self.mixed, generator)
         repeats = _draw_numbers(batch, self.fewest, self.most, self.mixed, generator)
         vectors = _draw_bits((int(lengths.max()), batch, self.bits), generator)
@@ -171,6 +173,7 @@ class AssociativeRecall:
         """A batch; n items of v vectors take n · (v + 1) + 2 · v + 2 steps."""
         if self.fewest < 2:
             raise ValueError(f"fewest is {self.fewest}; a query needs an item that follows it")
+        _require_at_least(1, bits=self.bits, vectors=self.vectors)
         size = self.vectors
         counts = _draw_numbers(batch, self.fewest, self.most, self.mixed, generator)
         items = _draw_bits((int(counts.max()) * size, batch, self.bits), generator)
@@ -220,6 +223,9 @@ class NGrams:
 
     def draw(self, batch: int, generator: Generator) -> Batch:
         """A batch of length - 1 steps; each sequence has its own table, drawn from Beta(½, ½)."""
+        _require_at_least(1, order=self.order)
+        # The first order - 1 bits are not scored, and neither is the very first, never a target.
+        _require_at_least(max(self.order, 2), length=self.length)
         context = self.order - 1
         # sin²(πU/2) is Beta(½, ½) for a uniform U.
         uniform = torch.rand(batch, 2**context, generator=generator)
@@ -287,6 +293,7 @@ class PrioritySort:
         """A batch; T = shown + 1 + asked."""
         if not 0 < self.asked <= self.shown:
             raise ValueError(f"{self.asked} of {self.shown} vectors cannot be asked for")
+        _require_at_least(1, bits=self.bits)
         vectors = _draw_bits((self.shown, batch, self.bits), generator)
         priorities = 2 * torch.rand(self.shown, batch, generator=generator) - 1
         order = priorities.argsort(dim=0, descending=True, stable=True)[: self.asked]
@@ -330,6 +337,12 @@ def bit_errors(logits: Tensor, batch: Batch) -> Tensor:
     """How many bits of each sequence (B,) come out wrong when logits are rounded to bits."""
     wrong = (logits > 0) != (batch.targets > 0.5)
     return (wrong & batch.mask.unsqueeze(-1)).sum((0, 2))
+
+
+def _require_at_least(least: int, **values: int) -> None:
+    for name, value in values.items():
+        if value < least:
+            raise ValueError(f"{name} is {value}; it must be at least {least}")
 
 
 def _draw_numbers(batch: int, least: int, most: int, mixed: bool, generator: Generator) -> Tensor:

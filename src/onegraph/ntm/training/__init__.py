@@ -1,4 +1,4 @@
 """Training runs: presets, the loop, checkpoints, evaluation, pictures.
 
-`onegraph ntm` is the front of it. Its modules need the extra: ``pip install 'onegraph[ntm]'``.
+`onegraph ntm` is the front of it. Its modules need the extra: ``pip install '.[ntm]'``.
 """

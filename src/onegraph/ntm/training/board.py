@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from torch import Tensor
@@ -19,6 +20,8 @@ class Board:
     """
 
     def __init__(self, folder: Path, step: int) -> None:
+        self._hook = threading.excepthook
+        threading.excepthook = self._note
         self.writer = SummaryWriter(str(folder), purge_step=step + 1)
 
     def point(self, point: dict[str, float], rate: float) -> None:
@@ -41,9 +44,18 @@ class Board:
         large = values.repeat_interleave(4, 0).repeat_interleave(4, 1)
         self.writer.add_image(name, large.unsqueeze(0), step)
 
+    def _note(self, found: threading.ExceptHookArgs) -> None:
+        # The writer's thread keeps an error of the disk, and the next call raises it.
+        ours = type(found.thread).__module__.startswith("tensorboard.")
+        if not (ours and issubclass(found.exc_type, OSError)):
+            self._hook(found)
+
     def close(self) -> None:
         """Write what is left."""
-        self.writer.close()
+        try:
+            self.writer.close()
+        finally:
+            threading.excepthook = self._hook
 
 
 def _stretched(values: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 A run is a folder::
 
     RUN/run.json                            the options, and what made the folder
+    RUN/lock                                held by the process that writes, while it lives
     RUN/checkpoints/latest                  the newest checkpoint, the one before, their digests
     RUN/checkpoints/step-00000500/          one checkpoint:
         model.safetensors                       parameters and buffers
@@ -20,23 +21,26 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors import torch as tensors_io
 from torch import Tensor
 
 from onegraph.ntm.training.errors import USAGE, RunError, reason
+from onegraph.ntm.training.lock import Lock
 from onegraph.ntm.training.options import Options, from_json
 
 FORMAT = "onegraph-ntm"
 VERSION = 1
 _PARTIAL = ".partial-"
+# A checkpoint's folder: its step, and a number where that step was there already, broken.
+_NAME = re.compile(r"step-(\d+)(?:-(\d+))?")
 
 
 class Broken(Exception):
@@ -74,6 +78,7 @@ class Run:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self.checkpoints = self.folder / "checkpoints"
+        self.lock = Lock(self.folder / "lock")
 
     def __str__(self) -> str:
         return str(self.folder)
@@ -85,11 +90,12 @@ class Run:
     def begin(self, options: Options) -> None:
         """Make the folder and write the options into it; a run that has these stays as it is.
 
+        From here to `end` no other process can do so.
+
         Raises:
-            RunError: something else is there already, or the disk does not take it.
+            RunError: something else is there already, another process writes the run, or the disk
+                does not take it.
         """
-        if self.begun() and self.options() == options:
-            return
         document = {"format": FORMAT, "version": VERSION, "options": options.to_json()}
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
         with self._writing():
@@ -101,7 +107,14 @@ class Run:
                         f"{self} is not empty and holds no run: {odd[0].name} is in it", USAGE
                     )
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            _replace(self.folder / "run.json", text.encode())
+            if not self.lock.take():
+                raise RunError(f"{self} is being trained by another process", USAGE)
+            if not (self.begun() and self.options() == options):
+                _replace(self.folder / "run.json", text.encode())
+
+    def end(self) -> None:
+        """Let others write."""
+        self.lock.release()
 
     def options(self) -> Options:
         """The options that the run was begun with.
@@ -114,6 +127,7 @@ class Run:
             document = json.loads(path.read_text(encoding="utf-8"))
             if document["format"] != FORMAT:
                 raise KeyError("format")
+            version, options = document["version"], document.get("options")
         except (FileNotFoundError, NotADirectoryError):
             raise RunError(
                 f"{self} is no run: it has no run.json; `onegraph ntm train` makes one", USAGE
@@ -122,14 +136,15 @@ class Run:
             raise RunError(f"cannot read {path}: {reason(error)}", USAGE) from None
         except (ValueError, KeyError, TypeError):
             raise RunError(f"{path} was not written by onegraph, or is damaged", USAGE) from None
-        if document.get("version") != VERSION:
+        if version != VERSION:
             raise RunError(
-                f"{path} has version {document.get('version')} of the format; this onegraph "
-                f"reads version {VERSION}", USAGE
-            )  # fmt: skip
+                f"{path} has version {version} of the format; this onegraph reads {VERSION}", USAGE
+            )
+        if not isinstance(options, dict):
+            raise RunError(f"{path} is damaged: it holds no options", USAGE)
         try:
-            return from_json(document["options"])
-        except (RunError, KeyError, TypeError, AttributeError) as error:
+            return from_json(options)
+        except RunError as error:
             raise RunError(f"{path}: {error}", USAGE) from None
 
     def latest(self) -> Path | None:
@@ -145,14 +160,15 @@ class Run:
         """
         with self._writing():
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            name, entries = self._free_name(checkpoint.step), self._entries()
+            # Where `latest` was lost nothing is cleared away before it names a new checkpoint.
+            name, kept = self._free_name(checkpoint.step), self._named()[:1] or self._unnamed()
             partial = self.checkpoints / f"{_PARTIAL}{name}"
             shutil.rmtree(partial, ignore_errors=True)
             try:
                 digest = _write(partial, checkpoint)
                 os.rename(partial, self.checkpoints / name)
                 _sync_folder(self.checkpoints)
-                entries = [{"name": name, "sha256": digest}, *entries[:1]]
+                entries = [{"name": name, "sha256": digest}, *kept]
                 self._point(entries)
             except BaseException:
                 shutil.rmtree(partial, ignore_errors=True)
@@ -164,8 +180,8 @@ class Run:
         """The newest whole checkpoint.
 
         Returns:
-            The checkpoint, None when none was written yet; and one line for each newer one that
-            is broken.
+            The checkpoint, None when none was written yet; and one line for all that is broken
+            before it is found.
 
         Raises:
             RunError: there are checkpoints, and none is whole.
@@ -175,6 +191,8 @@ class Run:
         except Broken as error:
             raise RunError(f"{self.checkpoints / 'latest'}: {error}", USAGE) from None
         complaints: list[str] = []
+        if entries and not self._named():
+            complaints.append(f"{self.checkpoints / 'latest'} names no checkpoint")
         for entry in entries:
             folder = self.checkpoints / entry["name"]
             try:
@@ -186,12 +204,36 @@ class Run:
         return None, []
 
     def _entries(self) -> list[dict[str, str]]:
+        """The checkpoints, newest first: those that `latest` names, or else those that are there.
+
+        `latest` may be lost, by a copy of the run or by hand; the checkpoints are not lost by it.
+        """
+        return self._named() or self._unnamed()
+
+    def _unnamed(self) -> list[dict[str, str]]:
+        found = []
+        with contextlib.suppress(FileNotFoundError):
+            for path in self.checkpoints.iterdir():
+                if name := _NAME.fullmatch(path.name):
+                    found.append((int(name[1]), int(name[2] or 0), path))
+        entries = []
+        for _, _, path in sorted(found, reverse=True):
+            digest = ""
+            with contextlib.suppress(OSError):
+                digest = hashlib.sha256((path / "state.json").read_bytes()).hexdigest()
+            entries.append({"name": path.name, "sha256": digest})
+        return entries
+
+    def _named(self) -> list[dict[str, str]]:
         try:
             document = json.loads((self.checkpoints / "latest").read_text(encoding="utf-8"))
-            return [
-                {"name": os.path.basename(entry["name"]), "sha256": entry["sha256"]}
+            found = [
+                {"name": entry["name"], "sha256": entry["sha256"]}
                 for entry in document["checkpoints"]
             ]
+            if not all(_NAME.fullmatch(entry["name"]) for entry in found):
+                raise ValueError("name")
+            return found
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -271,7 +313,15 @@ def _write(folder: Path, checkpoint: Checkpoint) -> str:
 
 def _read(folder: Path, digest: str) -> Checkpoint:
     """A checkpoint, if every byte of it is as it was written."""
-    document = json.loads(_checked(folder / "state.json", digest))
+    text = _checked(folder / "state.json", digest)
+    try:
+        return _decode(folder, json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        # Nothing vouches for the digest of a checkpoint that `latest` does not name.
+        raise Broken("state.json is damaged") from None
+
+
+def _decode(folder: Path, document: dict[str, Any]) -> Checkpoint:
     if document.get("format") != FORMAT or document.get("version") != VERSION:
         raise Broken("it is of another format")
     found = {}
@@ -316,10 +366,15 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _write_file(path: Path, data: bytes) -> None:
-    with open(path, "wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
+    try:
+        with open(path, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        # Only opening names the file by itself.
+        error.filename = error.filename or str(path)
+        raise
 
 
 def _sync_folder(path: Path) -> None:
@@ -331,27 +386,3 @@ def _sync_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def split_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """An optimiser's state as tensors by "index.name", and the rest, which JSON can hold."""
-    state = optimizer.state_dict()
-    found, rest = {}, {}
-    for index, values in state["state"].items():
-        for name, value in values.items():
-            if isinstance(value, Tensor):
-                found[f"{index}.{name}"] = value
-            else:
-                rest[f"{index}.{name}"] = value
-    return found, {"groups": state["param_groups"], "rest": rest}
-
-
-def join_optimizer(
-    optimizer: torch.optim.Optimizer, found: dict[str, Tensor], settings: dict[str, Any]
-) -> None:
-    """Put back what `split_optimizer` took apart."""
-    state: dict[int, dict[str, Any]] = {}
-    for key, value in {**found, **settings["rest"]}.items():
-        index, _, name = key.partition(".")
-        state.setdefault(int(index), {})[name] = value
-    optimizer.load_state_dict({"state": state, "param_groups": settings["groups"]})

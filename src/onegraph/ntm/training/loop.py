@@ -10,12 +10,13 @@ import contextlib
 import dataclasses
 import gc
 import math
+import os
 import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import torch
 from accelerate import Accelerator, PartialState
@@ -27,14 +28,21 @@ from onegraph.lifetime import detach, windows
 from onegraph.ntm import tasks
 from onegraph.ntm.layer import NTM
 from onegraph.ntm.tasks import Batch, Task
-from onegraph.ntm.training.board import Board
-from onegraph.ntm.training.checkpoint import Checkpoint, Run, join_optimizer, split_optimizer
+from onegraph.ntm.training.checkpoint import Checkpoint, Run
 from onegraph.ntm.training.errors import USAGE, RunError, Stopped, reason
 from onegraph.ntm.training.evaluate import count_bits, derived_seed, generator, trace
-from onegraph.ntm.training.optimizers import make_optimizer, set_rate
+from onegraph.ntm.training.optimizers import (
+    join_optimizer,
+    make_optimizer,
+    set_rate,
+    split_optimizer,
+)
 from onegraph.ntm.training.options import Options, make_model, make_task
 from onegraph.ntm.training.progress import Display, Silent, display
 from onegraph.ntm.training.stopping import Signals, first_bad
+
+if TYPE_CHECKING:
+    from onegraph.ntm.training.board import Board
 
 T = TypeVar("T")
 
@@ -131,6 +139,7 @@ def train(
         raise
     finally:
         del loop
+        run.end()
         _leave(fresh)
 
 
@@ -187,7 +196,7 @@ class _Loop:
                     board = self._open_board(stack)
             stack.enter_context(shown)
             for line in self.complaints:
-                shown.say(f"{line}; going on from the one before")
+                shown.say(f"{line}; going on from step {first:,}")
             if self.saved < 0:
                 # From here on there is a checkpoint that a failure can name.
                 self._save()
@@ -261,8 +270,13 @@ class _Loop:
         for window in windows(tuple(part), self.options.window or len(part.inputs)):
             seen = Batch(*window.data)
             with window.sync(self.wrapped):
+                cut = state is not None
                 logits, state = self.wrapped(seen.inputs, state)
                 loss = _nats(logits, seen)
+                if self.world > 1 and window.last and cut:
+                    # A learned initial state is in the first window's graph alone, and processes
+                    # meet only when every parameter takes part in the last.
+                    loss = loss + sum((p * 0).sum() for p in self.model.parameters())
                 # Also where nothing counts: the last backward is what processes meet at.
                 self.accelerator.backward(loss * scale)
             nats += float(loss.detach())
@@ -306,6 +320,9 @@ class _Loop:
         self.saved = self.step
 
     def _open_board(self, stack: contextlib.ExitStack) -> Board:
+        # Here, so that a run without a board needs no TensorBoard.
+        from onegraph.ntm.training.board import Board
+
         with self._boarding():
             board = Board(self.run.folder / "tensorboard", self.step)
 
@@ -323,9 +340,10 @@ class _Loop:
         try:
             yield
         except OSError as error:
-            folder = self.run.folder / "tensorboard"
+            # TensorBoard names its file in bytes, or not at all.
+            where = os.fsdecode(error.filename or self.run.folder / "tensorboard")
             raise RunError(
-                f"cannot write {error.filename or folder}: {reason(error)}; {self.run.standing()}"
+                f"cannot write {where}: {reason(error)}; {self.run.standing()}"
             ) from None
 
 

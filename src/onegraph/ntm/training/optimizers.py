@@ -1,4 +1,4 @@
-"""The optimisers that presets name."""
+"""The optimisers that presets name, and their state as checkpoints hold it."""
 
 from __future__ import annotations
 
@@ -91,3 +91,38 @@ def make_optimizer(options: Options, parameters: Iterable[Tensor]) -> torch.opti
     return torch.optim.RMSprop(
         parameters, lr=options.lr, alpha=0.95, eps=1e-4, centered=True, momentum=0.9, foreach=True
     )
+
+
+def split_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """An optimiser's state as tensors by "index.name", and the rest, which JSON can hold."""
+    state = optimizer.state_dict()
+    found, rest = {}, {}
+    for index, values in state["state"].items():
+        for name, value in values.items():
+            if isinstance(value, Tensor):
+                found[f"{index}.{name}"] = value
+            else:
+                rest[f"{index}.{name}"] = value
+    return found, {"groups": state["param_groups"], "rest": rest}
+
+
+def join_optimizer(
+    optimizer: torch.optim.Optimizer, found: dict[str, Tensor], settings: dict[str, Any]
+) -> None:
+    """Put back what `split_optimizer` took apart.
+
+    Raises:
+        ValueError: it is of another optimiser, or of another learning rate.
+    """
+    state: dict[int, dict[str, Any]] = {}
+    for key, value in {**found, **settings["rest"]}.items():
+        index, _, name = key.partition(".")
+        state.setdefault(int(index), {})[name] = value
+    before = [{**group} for group in optimizer.param_groups]
+    optimizer.load_state_dict({"state": state, "param_groups": settings["groups"]})
+    for asked, found in zip(before, optimizer.param_groups, strict=True):
+        # torch takes any settings, and fails at the first step that misses one of its own.
+        if not asked.keys() <= found.keys():
+            raise ValueError("it was written by another optimizer")
+        if asked["lr"] != found["lr"]:
+            raise ValueError(f"it was written with lr {found['lr']}, not {asked['lr']}")

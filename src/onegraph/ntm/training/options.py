@@ -8,7 +8,7 @@ import inspect
 import json
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -22,6 +22,10 @@ from onegraph.ntm.training.errors import USAGE, RunError
 FREE = ("steps", "save_every")
 # Sizes that follow from the task, and an order of dimensions that the loop relies on.
 _FIXED = ("input_size", "output_size", "batch_first")
+# What making something of wrong arguments comes to.
+_WRONG = (ValueError, TypeError, RuntimeError, IndexError, ArithmeticError, MemoryError)
+# Each of these brings other options along, so it is no setting of its own, but given so:
+_GIVEN = {"task": "TASK", "preset": "--preset"}
 
 
 @dataclass(frozen=True)
@@ -128,10 +132,16 @@ def changed(values: dict[str, Any], changes: Iterable[tuple[str, Any]]) -> dict[
 
 
 def read_setting(text: str) -> tuple[str, Any]:
-    """``"task.longest=10"`` as ("task.longest", 10); what is no JSON is a string."""
+    """``"task.longest=10"`` as ("task.longest", 10); what is no JSON is a string.
+
+    Raises:
+        RunError: it is written another way, or is no option to be set alone.
+    """
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise RunError(f"{text!r}: a setting is written NAME=VALUE", USAGE)
+    if name in _GIVEN:
+        raise RunError(f"{name} is no setting; it is given as {_GIVEN[name]}", USAGE)
     try:
         return name, json.loads(value)
     except ValueError:
@@ -153,34 +163,36 @@ def make_task(options: Options) -> Task:
     try:
         task = kind(**options.task_options)
         task.draw(1, torch.Generator().manual_seed(0))
-    except (ValueError, TypeError, RuntimeError, IndexError) as error:
+    except _WRONG as error:
         raise RunError(f"the task {options.task} cannot be drawn: {_first(error)}", USAGE) from None
     return task
 
 
 def make_model(options: Options, task: Task) -> NTM:
-    """The model as it is before the first step, decided by the seed alone.
+    """The model as it is before the first step, decided by the seed alone; tried out on one.
 
     Raises:
-        RunError: an argument of it is wrong.
+        RunError: an argument of it is wrong, or it does not fit into memory.
     """
-    known = {
-        name: parameter.annotation
-        for name, parameter in inspect.signature(NTM).parameters.items()
-        if name not in _FIXED
-    }
-    for name in options.model:
+    # In JSON a controller can only be named.
+    known = {**_kinds(NTM.__init__), "controller": str}
+    known = {name: known[name] for name in inspect.signature(NTM).parameters if name not in _FIXED}
+    for name, value in options.model.items():
         _require_known(name, known, "option of the model")
+        _require_kind(f"model.{name}", value, known[name])
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(options.seed)
             model = NTM(task.input_size, task.output_size, **options.model)
-    except (ValueError, TypeError, RuntimeError) as error:
+            model.to(getattr(torch, options.dtype))
+            with torch.no_grad():
+                model(torch.zeros(1, 1, task.input_size, dtype=model.output.weight.dtype))
+    except _WRONG as error:
         raise RunError(f"the model cannot be made: {_first(error)}", USAGE) from None
-    return model.to(getattr(torch, options.dtype))
+    return model
 
 
-def _kinds(kind: type) -> dict[str, Any]:
+def _kinds(kind: Callable[..., Any]) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
@@ -205,6 +217,13 @@ def _fits(value: Any, kind: Any) -> bool:
         return any(_fits(value, part) for part in typing.get_args(kind))
     if origin is dict:
         return isinstance(value, dict)
+    if origin is tuple:
+        parts = typing.get_args(kind)
+        return (
+            isinstance(value, (list, tuple))
+            and len(value) == len(parts)
+            and all(map(_fits, value, parts))
+        )
     if kind is float:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind is int:
@@ -218,9 +237,15 @@ def _spelt(kind: Any) -> str:
         return "one of " + ", ".join(typing.get_args(kind))
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_spelt(part) for part in typing.get_args(kind))
+    if origin is tuple:
+        return f"[{', '.join(_spelt(part) for part in typing.get_args(kind))}]"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "a name"}
     return "null" if kind is type(None) else words.get(kind, "an object")
 
 
 def _first(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
+    line = str(error).partition("\n")[0]
+    # torch tells it as a RuntimeError, with the place in its own source.
+    if isinstance(error, MemoryError) or "allocate memory" in line:
+        return "there is not enough memory"
+    return line

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from types import TracebackType
-from typing import Protocol, TextIO
+from typing import Any, Protocol, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -124,8 +125,31 @@ class Bar:
         self.progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+class _Unfailing:
+    """A stream whose reader may go and whose disk may fill: no run ends for what it shows."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write it if that can be done."""
+        # A closed stream is a ValueError.
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush it if that can be done."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
+
+
 def display(stream: TextIO, first: int, last: int) -> Display:
-    """A bar where it can be drawn, lines elsewhere."""
+    """A bar where it can be drawn, lines elsewhere; it never fails for its stream."""
+    stream = cast(TextIO, _Unfailing(stream))
     kind = Bar if stream.isatty() and not Console(file=stream).is_dumb_terminal else Lines
     return kind(stream, first, last)
 

@@ -16,7 +16,7 @@ from onegraph.ntm.layer import NTM
 
 
 class Signals:
-    """While open, Ctrl-C and SIGTERM are noted; a second Ctrl-C interrupts at once."""
+    """While open, Ctrl-C, SIGTERM and SIGHUP are noted; a second Ctrl-C interrupts at once."""
 
     def __init__(self) -> None:
         self.received = 0
@@ -25,7 +25,7 @@ class Signals:
     def __enter__(self) -> Signals:
         # Python allows handlers in the main thread alone; elsewhere signals do what they did.
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in _handled():
                 self._before[number] = signal.signal(number, self._note)
         return self
 
@@ -37,6 +37,15 @@ class Signals:
         if self.received == number == signal.SIGINT:
             raise KeyboardInterrupt
         self.received = number
+
+
+def _handled() -> list[int]:
+    numbers: list[int] = [signal.SIGINT, signal.SIGTERM]
+    # A closed terminal, where there is such a signal; `nohup` has it ignored, and so it stays.
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
+        numbers.append(hangup)
+    return numbers
 
 
 @torch.no_grad()
