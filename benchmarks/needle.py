@@ -1,6 +1,6 @@
 """What attention maps are worth to a memory: `HierarchicalNTM` on `needle`, and two baselines.
 
-    python -m benchmarks.needle [--seeds 3] [--quick] [--out benchmarks/results/needle.json]
+    python -m benchmarks.needle [--seeds 3] [--only ROW] [--quick] [--out FILE]
 
 Six models of one size see the same documents in the same order, as often. They are trained at
 distances up to the training distance, whole documents at a time (a window that ends between a
@@ -216,13 +216,15 @@ def main() -> None:
     """Run what is missing, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", choices=ORDER, help="this row, and no other")
     parser.add_argument("--quick", action="store_true", help="a twentieth of the training")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     one_thread()
     steps = STEPS // 20 if options.quick else STEPS
     runs = json.loads(options.out.read_text()) if options.out.exists() else []
-    jobs = [(name, seed) for name in (*MODELS, *EXTRAS) for seed in range(options.seeds)]
+    names = [options.only] if options.only else [*MODELS, *EXTRAS]
+    jobs = [(name, seed) for name in names for seed in range(options.seeds)]
     for name, seed in jobs:
         known = [(run["model"], run["seed"], run["steps"]) for run in runs]
         if (name, seed, steps) in known:
