@@ -11,7 +11,9 @@ which the hierarchical model is not. Three more rows show what the hierarchical 
 without maps when sinusoids of the places are added to its tokens, and what the baselines do when
 they are trained for four times as long.
 
-Sizes and learning rates were chosen by hand, for the hierarchical model on seeds 0 and 1.
+Sizes and learning rates were chosen by hand, for the hierarchical model on an earlier form of the
+task with seeds 0 and 1; how its heads begin and how its maps are fused on seeds 10 to 13, of which
+no row reports any.
 
 Results are kept in the file as they come; what is there already is not run again.
 """
@@ -46,7 +48,7 @@ OUT = Path("benchmarks/results/needle.json")
 class LSTM(nn.Module):
     """One layer over all tokens; a segment is answered after its last token."""
 
-    def __init__(self, task: Needle, size: int = 32, hidden: int = 79) -> None:
+    def __init__(self, task: Needle, size: int = 32, hidden: int = 87) -> None:
         super().__init__()
         self.embedding = nn.Embedding(task.vocabulary, size)
         self.places = nn.Embedding(task.length, size)
@@ -64,7 +66,7 @@ class LSTM(nn.Module):
 class Transformer(nn.Module):
     """Two causal layers over all tokens; a segment is answered at its last token."""
 
-    def __init__(self, task: Needle, size: int = 40, heads: int = 4, inner: int = 134) -> None:
+    def __init__(self, task: Needle, size: int = 40, heads: int = 4, inner: int = 174) -> None:
         super().__init__()
         self.size, self.heads = size, heads
         self.embedding = nn.Embedding(task.vocabulary, size)
@@ -235,7 +237,11 @@ def main() -> None:
         draft.write_text(json.dumps(runs, indent=1))
         os.replace(draft, options.out)
         print(f"{name}, seed {seed}: {runs[-1]['at 1']} {runs[-1]['at 4']}", flush=True)
-    chosen = [run for run in runs if run["steps"] == steps and run["seed"] < options.seeds]
+    chosen = [
+        run
+        for run in runs
+        if run["model"] in names and run["steps"] == steps and run["seed"] < options.seeds
+    ]
     print(table(chosen))
     print(f"{steps} steps of {BATCH} documents; guessing is right in {100 * chance(TASK):.1f} %.")
 

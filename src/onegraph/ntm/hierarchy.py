@@ -142,7 +142,7 @@ class HierarchicalNTM(nn.Module):
         read_heads: int = 1,
         write_heads: int = 1,
         shift_range: int = 1,
-        fused_channels: int = 4,
+        fused_channels: int = 8,
         grid: int = 4,
         pool: int = 4,
         **options: object,
@@ -159,7 +159,13 @@ class HierarchicalNTM(nn.Module):
         self.hier = MapEncoder(d_model, heads, layers)
         channels = dict.fromkeys(MAPS, heads * layers)
         self.fusion = AttentionFusion(
-            channels, fused_channels, fused_channels, grid=grid, pool=pool
+            channels,
+            fused_channels,
+            fused_channels,
+            grid=grid,
+            pool=pool,
+            # Or the map of the tokens, sharp early on, drowns the faint one of the segments.
+            level=True,
         )
         self.norm = nn.LayerNorm(d_model)
         self.cell = NTMCell(
