@@ -48,6 +48,17 @@ def peak(row, column, height=14, width=14, channels=2):
     return attention
 
 
+def test_levelled_sources_count_alike():
+    """How strong a map is against the other changes what is fused, unless they are levelled."""
+    maps = {"a": make_maps(2, 2, 5, 5), "b": make_maps(2, 3, 7, 7, seed=2)}
+    louder = {**maps, "a": 10 * maps["a"]}
+    for level in (False, True):
+        torch.manual_seed(0)
+        fusion = AttentionFusion({"a": 2, "b": 3}, 4, 8, grid=8, pool=2, level=level).double()
+        assert torch.allclose(fusion(maps), fusion(louder), atol=1e-2) == level
+        assert fusion({**maps, "b": 0 * maps["b"]}).isfinite().all()
+
+
 @DRAWS
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 3))
 def test_mass_is_kept_at_any_size(height, width, batch):

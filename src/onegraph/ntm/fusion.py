@@ -34,6 +34,8 @@ class AttentionFusion(nn.Module):
         pool: height and width of the small grid that is pooled to.
         kind: "probabilities" are not negative, and their mass matters; "scores" are any numbers,
             made probabilities by a softmax over all places of each channel.
+        level: whether what is made of each source is normalised before the mean, so that a sharp
+            map does not drown a faint one; masses are then not told apart.
     """
 
     places: Tensor
@@ -47,6 +49,7 @@ class AttentionFusion(nn.Module):
         grid: int = 16,
         pool: int = 4,
         kind: MapKind = "probabilities",
+        level: bool = False,
     ) -> None:
         super().__init__()
         if kind not in ("probabilities", "scores"):
@@ -58,6 +61,9 @@ class AttentionFusion(nn.Module):
         self.output_size = out_channels * (pool * pool + 2)
         self.stems = nn.ModuleDict(
             {name: nn.Conv2d(count, width, 1) for name, count in self.channels.items()}
+        )
+        self.levels = nn.ModuleDict(
+            {name: _group_norm(width) if level else nn.Identity() for name in self.channels}
         )
         self.mix = nn.Conv2d(width, out_channels, 3, padding=1)
         self.block = ResidualBlock(out_channels)
@@ -102,7 +108,7 @@ class AttentionFusion(nn.Module):
             here = (here if here.dim() == 2 else here.unsqueeze(0))[..., None, None, None]
             looked_at = here if len(attention) > 1 else here.any(0, keepdim=True)
             placed = self.place(attention.masked_fill(~looked_at, 0).flatten(0, 1))
-            stem = self.stems[name](placed).unflatten(0, attention.shape[:2])
+            stem = self.levels[name](self.stems[name](placed)).unflatten(0, attention.shape[:2])
             stems.append(stem * here)
             weights.append(here.long())
         if not stems:

@@ -25,9 +25,10 @@ from onegraph.ntm.fusion import AttentionFusion
 
 MAPS = ("intra", "hier")
 # What training begins with. A memory that is half erased at each segment holds nothing that a
-# gradient could find; and the vector of the maps, several times as long as the representation,
-# would drown the name that a fact is looked up by.
-STRENGTH, ERASE, CLARITY = 10.0, -4.0, 3.0
+# gradient could find; the vector of the maps, several times as long as the representation, would
+# drown the name that a fact is looked up by; and a head that half stays where it was writes what
+# it is told beside what the last segments left, and finds other facts there.
+STRENGTH, ERASE, CLARITY, GATE = 10.0, -4.0, 3.0, 3.0
 
 
 class HierarchicalState(NamedTuple):
@@ -141,7 +142,7 @@ class HierarchicalNTM(nn.Module):
         read_heads: int = 1,
         write_heads: int = 1,
         shift_range: int = 1,
-        fused_channels: int = 4,
+        fused_channels: int = 8,
         grid: int = 4,
         pool: int = 4,
         **options: object,
@@ -158,7 +159,13 @@ class HierarchicalNTM(nn.Module):
         self.hier = MapEncoder(d_model, heads, layers)
         channels = dict.fromkeys(MAPS, heads * layers)
         self.fusion = AttentionFusion(
-            channels, fused_channels, fused_channels, grid=grid, pool=pool
+            channels,
+            fused_channels,
+            fused_channels,
+            grid=grid,
+            pool=pool,
+            # Or the map of the tokens, sharp early on, drowns the faint one of the segments.
+            level=True,
         )
         self.norm = nn.LayerNorm(d_model)
         self.cell = NTMCell(
@@ -177,14 +184,17 @@ class HierarchicalNTM(nn.Module):
         self._begin()
 
     def _begin(self) -> None:
-        """Begin with heads that look up sharply and erase little, and a clear representation."""
+        """Begin with heads that look up, sharply, and erase little, and a clear representation."""
         heads = self.cell.read_heads + self.cell.write_heads
         written = 2 * self.cell.write_heads * self.cell.width
         with torch.no_grad():
             self.norm.weight.fill_(CLARITY)
             bias = self.cell.heads.bias
             rows, changes = bias.split((len(bias) - written, written))
-            rows.view(heads, -1)[:, self.cell.width] = STRENGTH
+            # A row is [key, strength, sharpen, gate, shift].
+            rows = rows.view(heads, -1)
+            rows[:, self.cell.width] = STRENGTH
+            rows[:, self.cell.width + 2] = GATE
             changes.view(self.cell.write_heads, 2, -1)[:, 0] = ERASE
 
     def initial_state(
