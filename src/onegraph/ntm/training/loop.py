@@ -170,6 +170,7 @@ class _Loop:
             return {}
         try:
             self.model.load_state_dict(found.model)
+            set_rate(self.optimizer, self.options, found.step)
             join_optimizer(self.optimizer, found.optimizer, found.settings)
             torch.set_rng_state(found.random)
             extra = found.extra
