@@ -144,7 +144,7 @@ def test_without_tensorboard_a_run_may_do_without(monkeypatch, tmp_path):
         (["copy", "--set", "model.controller=x"], "the model cannot be made: unknown controller"),
         (["copy", "--set", "clip_norm=big"], 'clip_norm is "big"; it must be a number or null'),
         (["copy", "--set", "optimizer=sgd"],
-         'optimizer is "sgd"; it must be one of rmsprop, graves, adam'),
+         'optimizer is "sgd"; it must be one of rmsprop, rmsprop-uncentred, graves, adam'),
     ],
 )  # fmt: skip
 def test_bad_options_are_one_line_and_make_nothing(loaded, tmp_path, arguments, line):

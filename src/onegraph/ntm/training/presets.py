@@ -89,7 +89,7 @@ _ALL = (
             save_every=1000,
             log_every=100,
         ),
-        f"{_GRAVES}, figures 3 and 4; the paper's optimiser, but the norm of the gradients clipped, "
+        f"{_GRAVES}, figures 3 and 4; the paper's optimiser, but the gradients' norm is clipped, "
         "not each component",
         "near 0 bits a sequence after 100,000 to 200,000 sequences; local errors at length 120",
     ),
