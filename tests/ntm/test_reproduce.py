@@ -23,6 +23,7 @@ SMALL = Study(
 def quick(monkeypatch):
     """Few sequences a look."""
     monkeypatch.setattr(reproduce, "LOOKED", 4)
+    monkeypatch.setattr(reproduce, "CONFIRMED", 8)
     monkeypatch.setattr(reproduce, "MEASURED", 8)
 
 
@@ -77,7 +78,10 @@ def test_the_measurement_is_of_other_sequences_than_the_looks(tmp_path):
 def test_the_table_counts_seeds_and_gives_medians(tmp_path):
     """Each row says how many seeds reached the goal, after how many sequences, and the costs."""
     for seed, sequences in ((1, 4000), (2, 6000), (3, None)):
-        looks = [{"sequences": sequences or 9000, "seconds": 10.0}]
+        looks = [
+            {"sequences": 2000, "seconds": 4.0, "seen": seed == 1},
+            {"sequences": sequences or 9000, "seconds": 6.0, "seen": sequences is not None},
+        ]
         measured = [
             {"cost": cost, "errors": 1, "bits": 100, "bayes": None} for cost in (0.01 * seed, 2.0)
         ]
@@ -88,7 +92,7 @@ def test_the_table_counts_seeds_and_gives_medians(tmp_path):
         )
     line = reproduce.table([SMALL], tmp_path).splitlines()[-1]
     assert line == (
-        "| copy | NTM | 2 of 3 | 5,000 (4,000 to 6,000) | 10 | "
+        "| copy | NTM | 2 of 3 | 4,000 (2,000 to 6,000); 5,000 (4,000 to 6,000) | 10 | "
         "2: 0.020 (1 of 100); 3: 2.000 (1 of 100) |"
     )
 
