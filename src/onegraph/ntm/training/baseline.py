@@ -58,10 +58,10 @@ def train_baseline(
         nats = tasks.loss(model(batch.inputs)[0], batch) * (math.log(2) * options.batch)
         optimizer.zero_grad()
         (nats / count).backward()
-        if options.clip_norm is not None:
-            nn.utils.clip_grad_norm_(parameters, options.clip_norm)
         if options.clip_value is not None:
             nn.utils.clip_grad_value_(parameters, options.clip_value)
+        if options.clip_norm is not None:
+            nn.utils.clip_grad_norm_(parameters, options.clip_norm)
         set_rate(optimizer, options, step)
         optimizer.step()
         if step % options.save_every == 0 and look(model, step):

@@ -236,10 +236,11 @@ class _Loop:
         self.prepared.zero_grad()
         nats, errors = self._backward(part, self.world / (bits if options.loss == "bit" else
                                                           options.batch))  # fmt: skip
-        limit = math.inf if options.clip_norm is None else options.clip_norm
-        norm = float(accelerator.clip_grad_norm_(self.wrapped.parameters(), limit))
+        # Components first: an infinite one becomes the limit, and all that is left has a norm.
         if options.clip_value is not None:
             accelerator.clip_grad_value_(self.wrapped.parameters(), options.clip_value)
+        limit = math.inf if options.clip_norm is None else options.clip_norm
+        norm = float(accelerator.clip_grad_norm_(self.wrapped.parameters(), limit))
         numbers = [nats, errors, signals.received, norm]
         if self.world > 1:
             shared = torch.tensor(numbers[:3], dtype=torch.float64, device=accelerator.device)
