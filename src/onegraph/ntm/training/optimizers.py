@@ -73,7 +73,8 @@ def set_rate(optimizer: torch.optim.Optimizer, options: Options, step: int) -> N
     """
     if options.lr_end is None or options.lr_steps is None:
         return
-    share = min(step / options.lr_steps, 1.0)
+    fallen = (step - options.lr_hold) / (options.lr_steps - options.lr_hold)
+    share = min(max(fallen, 0.0), 1.0)
     for group in optimizer.param_groups:
         group["lr"] = options.lr * (options.lr_end / options.lr) ** share
 

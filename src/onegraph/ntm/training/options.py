@@ -43,8 +43,8 @@ class Options:
         optimizer: "rmsprop" (torch's, centred), "rmsprop-uncentred", "graves" (the form of Graves
             2013) or "adam".
         lr: the learning rate.
-        lr_end, lr_steps: it falls by equal factors to `lr_end` at step `lr_steps`, and stays there;
-            None: it does not change.
+        lr_end, lr_hold, lr_steps: it stays until step `lr_hold`, falls by equal factors to `lr_end`
+            at step `lr_steps`, and stays there; without an `lr_end` it does not change.
         clip_norm: the largest norm of all gradients together; None leaves them.
         clip_value: the largest size of one component of a gradient; None leaves them.
         loss: what is minimised: nats a bit that counts ("bit") or nats a sequence ("sequence").
@@ -65,6 +65,7 @@ class Options:
     optimizer: Literal["rmsprop", "rmsprop-uncentred", "graves", "adam"] = "rmsprop"
     lr: float = 3e-4
     lr_end: float | None = None
+    lr_hold: int = 0
     lr_steps: int | None = None
     clip_norm: float | None = None
     clip_value: float | None = None
@@ -102,6 +103,8 @@ def from_json(values: Mapping[str, Any]) -> Options:
         raise RunError(f"seed is {options.seed}; it must be from 0 to 2**63 - 1", USAGE)
     if (options.lr_end is None) != (options.lr_steps is None):
         raise RunError("lr_end and lr_steps belong together", USAGE)
+    if options.lr_steps is not None and not 0 <= options.lr_hold < options.lr_steps:
+        raise RunError(f"lr_hold is {options.lr_hold}; it must lie before lr_steps", USAGE)
     for name in ("lr", "lr_end", "lr_steps", "clip_norm", "clip_value", "window"):
         value = getattr(options, name)
         if value is not None and not 0 < value < float("inf"):

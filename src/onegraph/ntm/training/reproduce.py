@@ -119,7 +119,7 @@ STUDIES = (
         (Size(10, 10, cost=0.05), Size(20, 10), Size(10, 20), Size(20, 20)),
     ),
     Study(
-        *("dynamic 6-grams", "ngrams", 3, 60_000, 2000),
+        *("dynamic 6-grams", "ngrams", 3, 15_000, 500),
         (Size(200, cost=2.0),),
     ),
     Study(
