@@ -118,9 +118,9 @@ _ALL = (
     Preset(
         replace(
             _graves("repeat-copy", 1e-4, 60_000, controller="lstm", hidden_size=100),
-            preset="repeat-copy", lr_end=2e-5, lr_steps=60_000,
+            preset="repeat-copy", lr_end=1e-5, lr_hold=20_000, lr_steps=50_000,
         ),
-        f"{_GRAVES}, section 4.2; the paper's learning rate, falling to a fifth of it",
+        f"{_GRAVES}, section 4.2; the paper's optimiser; its learning rate, falling to a tenth",
         "near 0 bits; goes on to length 20 and 20 repeats, the end marker wrong after 10 repeats",
     ),
     Preset(
