@@ -83,7 +83,9 @@ def test_equal_options_give_equal_runs(tmp_path):
 @pytest.mark.parametrize("optimizer", ["rmsprop", "rmsprop-uncentred", "graves", "adam"])
 def test_a_run_in_parts_is_the_run_in_one(tmp_path, optimizer):
     """More steps asked for later give the same as asked for at once, whatever the rate does."""
-    whole = dataclasses.replace(TINY, optimizer=optimizer, lr_end=TINY.lr / 10, lr_hold=2, lr_steps=9)
+    whole = dataclasses.replace(
+        TINY, optimizer=optimizer, lr_end=TINY.lr / 10, lr_hold=2, lr_steps=9
+    )
     go(tmp_path / "whole", whole)
     for steps in (1, 7, 12):
         go(tmp_path / "parts", dataclasses.replace(whole, steps=steps))

@@ -115,17 +115,18 @@ STUDIES = (
         (Size(6, cost=0.05), Size(10), Size(12), Size(15, cost=1.0), Size(20)),
     ),
     Study(
-        *("repeat copy", "repeat-copy", 3, 60_000, 2000),
+        *("repeat copy", "repeat-copy", 3, 40_000, 2000),
         (Size(10, 10, cost=0.05), Size(20, 10), Size(10, 20), Size(20, 20)),
     ),
     Study(
         *("dynamic 6-grams", "ngrams", 3, 15_000, 500),
         (Size(200, cost=2.0),),
+        baseline_steps=5000,
     ),
     Study(
-        *("priority sort", "priority-sort", 3, 8000, 1000),
+        *("priority sort", "priority-sort", 3, 4000, 500),
         (Size(20),),
-        baseline_steps=8000,
+        baseline_steps=4000,
     ),
 )
 
