@@ -121,7 +121,7 @@ _ALL = (
             preset="repeat-copy", clip_value=None, clip_norm=10.0,
             lr_end=5e-6, lr_hold=14_000, lr_steps=34_000,
         ),
-        f"{_GRAVES}, section 4.2; as the preset copy, and the learning rate falls once it is learned",
+        f"{_GRAVES}, section 4.2; as the preset copy, and the learning rate falls late",
         "near 0 bits; goes on to length 20 and 20 repeats, the end marker wrong after 10 repeats",
     ),
     Preset(
