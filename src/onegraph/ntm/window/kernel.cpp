@@ -20,6 +20,9 @@
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include <algorithm>
 #include <cmath>
@@ -344,13 +347,70 @@ void convolve(const Sizes& z, const F* row, const F* taps, int64_t step, F* to) 
 
 // What is asked of the memory: the key at length one, times the strength.
 template <class F>
-F ask(const Sizes& z, const F* head, F* asked) {
+void ask(const Sizes& z, const F* head, F* asked) {
   const F scale = F(1) / std::sqrt(dot(head, head, z.W) + F(COSINE_EPSILON));
   const Vec<F> factor(head[z.W] * scale);
   over<F>(z.W, [&](int64_t i, int64_t count) {
     store(asked + i, load(head + i, count) * factor, count);
   });
-  return scale;
+}
+
+// Rows that are summed over a memory at once.
+constexpr int TOGETHER = 3;
+
+// For GROUP heads from h on, the sums over w of asked[h][w] memory[w][n], for a block of the slots;
+// NORM: for the first of them the squares of the memory in place of that.
+template <class F, int GROUP, bool NORM>
+inline void sum_rows(
+    const Sizes& z, const F* memory, const F* asked, int64_t h, int64_t begin, F* const* out) {
+  constexpr int WIDE = 4;
+  const int64_t left = std::min<int64_t>(z.N - begin, WIDE * LANES<F>);
+  Vec<F> sums[GROUP][WIDE];
+  for (auto& row : sums)
+    for (auto& each : row) each = Vec<F>(F(0));
+  for (int64_t w = 0; w < z.W; w++) {
+    for (int p = 0; p < WIDE; p++) {
+      const int64_t count = std::min<int64_t>(left - p * LANES<F>, LANES<F>);
+      if (count <= 0) break;
+      const Vec<F> m = load(memory + w * z.N + begin + p * LANES<F>, count);
+      for (int g = 0; g < GROUP; g++) {
+        const Vec<F> factor = NORM && g == 0 ? m : Vec<F>(asked[(h + g - NORM) * z.W + w]);
+        sums[g][p] = at::vec::fmadd(factor, m, sums[g][p]);
+      }
+    }
+  }
+  for (int g = 0; g < GROUP; g++)
+    for (int p = 0; p < WIDE && p * LANES<F> < left; p++)
+      store(out[g] + begin + p * LANES<F>, sums[g][p],
+            std::min<int64_t>(left - p * LANES<F>, LANES<F>));
+}
+
+// One over the lengths of the memory's rows (N), and the cosines times the strengths (H x N). The
+// memory is gone through as seldom as there are registers for: it may be larger than a cache.
+template <class F>
+void look_up(const Sizes& z, const F* memory, const F* asked, F* scale, F* scores) {
+  for (int64_t begin = 0; begin < z.N; begin += 4 * LANES<F>) {
+    F* out[TOGETHER];
+    int64_t h = std::min<int64_t>(z.H, TOGETHER - 1);
+    out[0] = scale;
+    for (int64_t g = 0; g < h; g++) out[g + 1] = scores + g * z.N;
+    if (h == 1) sum_rows<F, 2, true>(z, memory, asked, 0, begin, out);
+    else sum_rows<F, 3, true>(z, memory, asked, 0, begin, out);
+    while (h < z.H) {
+      const int64_t group = std::min<int64_t>(z.H - h, TOGETHER);
+      for (int64_t g = 0; g < group; g++) out[g] = scores + (h + g) * z.N;
+      if (group == 1) sum_rows<F, 1, false>(z, memory, asked, h, begin, out);
+      else if (group == 2) sum_rows<F, 2, false>(z, memory, asked, h, begin, out);
+      else sum_rows<F, 3, false>(z, memory, asked, h, begin, out);
+      h += group;
+    }
+  }
+  over<F>(z.N, [&](int64_t i, int64_t count) {
+    const Vec<F> one = Vec<F>(F(1)) / (load(scale + i, count) + Vec<F>(F(COSINE_EPSILON))).sqrt();
+    store(scale + i, one, count);
+    for (int64_t h = 0; h < z.H; h++)
+      store(scores + h * z.N + i, load(scores + h * z.N + i, count) * one, count);
+  });
 }
 
 // ---- one sample, one step -----------------------------------------------------------------------
@@ -362,22 +422,7 @@ void remember(
     F* reads, Scratch<F>& s) {
   F* asked = s.asked.data();
   for (int64_t h = 0; h < z.H; h++) ask(z, params + h * z.row, asked + h * z.W);
-  over<F>(z.N, [&](int64_t i, int64_t count) {
-    Vec<F> square{F(COSINE_EPSILON)};
-    for (int64_t w = 0; w < z.W; w++) {
-      const Vec<F> m = load(memory + w * z.N + i, count);
-      square = at::vec::fmadd(m, m, square);
-    }
-    const Vec<F> scale = Vec<F>(F(1)) / square.sqrt();
-    store(to.scale + i, scale, count);
-    for (int64_t h = 0; h < z.H; h++) {
-      Vec<F> along(F(0));
-      for (int64_t w = 0; w < z.W; w++)
-        along = at::vec::fmadd(
-            Vec<F>(asked[h * z.W + w]), load(memory + w * z.N + i, count), along);
-      store(to.scores + h * z.N + i, along * scale, count);
-    }
-  });
+  look_up(z, memory, asked, to.scale, to.scores);
   for (int64_t h = 0; h < z.H; h++) {
     const F* head = params + h * z.row;
     F *found = to.found + h * z.N, *shifted = to.shifted + h * z.N, *after = to.after + h * z.N;
@@ -393,11 +438,11 @@ void remember(
     });
     softmax(after, z.N);
   }
-  for (int64_t h = 0; h < z.R; h++)
-    for (int64_t w = 0; w < z.W; w++)
-      reads[h * z.W + w] = dot(to.after + h * z.N, memory + w * z.N, z.N);
+  // A row is read before it is written: where it stands, if need be.
   const F* writing = to.after + z.R * z.N;
   for (int64_t w = 0; w < z.W; w++) {
+    for (int64_t h = 0; h < z.R; h++)
+      reads[h * z.W + w] = dot(to.after + h * z.N, memory + w * z.N, z.N);
     over<F>(z.N, [&](int64_t i, int64_t count) {
       Vec<F> value = load(memory + w * z.N + i, count), added(F(0));
       for (int64_t u = 0; u < z.U; u++) {
@@ -510,19 +555,11 @@ void remember_back(
       store(shrink + i, at::vec::fmadd(d * score, scale * scale, load(shrink + i, count)), count);
       store(df + i, d * scale, count);
     });
-    const F scale = ask(z, head, asked + h * z.W);
-    F along(0);
-    for (int64_t w = 0; w < z.W; w++) {
-      dhead[w] = dot(df, memory + w * z.N, z.N);
-      along += dhead[w] * head[w] * scale;
-    }
-    for (int64_t w = 0; w < z.W; w++) {
-      dhead[w] = head[z.W] * scale * (dhead[w] - along * head[w] * scale);
-      if (z.squash) dhead[w] *= F(1) - head[w] * head[w];
-    }
-    dhead[z.W] = along * softplus_slope(head[z.W]);
+    ask(z, head, asked + h * z.W);
   }
   for (int64_t w = 0; w < z.W; w++) {
+    for (int64_t h = 0; h < z.H; h++)
+      draw[h * z.row + w] = dot(dfound + h * z.N, memory + w * z.N, z.N);
     over<F>(z.N, [&](int64_t i, int64_t count) {
       const Vec<F> m = load(memory + w * z.N + i, count);
       Vec<F> d = load(dmemory + w * z.N + i, count) - load(shrink + i, count) * m;
@@ -531,6 +568,17 @@ void remember_back(
             Vec<F>(asked[h * z.W + w]), load(dfound + h * z.N + i, count), d);
       store(dmemory + w * z.N + i, d, count);
     });
+  }
+  for (int64_t h = 0; h < z.H; h++) {
+    const F* head = params + h * z.row;
+    F* dhead = draw + h * z.row;
+    const F scale = F(1) / std::sqrt(dot(head, head, z.W) + F(COSINE_EPSILON));
+    const F along = dot(head, dhead, z.W) * scale;
+    for (int64_t w = 0; w < z.W; w++) {
+      dhead[w] = head[z.W] * scale * (dhead[w] - along * head[w] * scale);
+      if (z.squash) dhead[w] *= F(1) - head[w] * head[w];
+    }
+    dhead[z.W] = along * softplus_slope(head[z.W]);
   }
   for (int64_t u = 0; u < z.U; u++) {
     for (int64_t w = 0; w < z.W; w++) {
@@ -793,6 +841,20 @@ void backward_window(
     __VA_ARGS__;                                                       \
   }
 
+// A tensor for the tape. A large one asks for large pages: the system gives memory a page at a time
+// when it is first written to, and for small pages that takes as long as the writing.
+Tensor kept(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  Tensor made = at::empty(sizes, options);
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+  constexpr std::uintptr_t LARGE = std::uintptr_t(1) << 21;
+  const std::uintptr_t from = reinterpret_cast<std::uintptr_t>(made.const_data_ptr());
+  const std::uintptr_t begin = (from + LARGE - 1) / LARGE * LARGE;
+  const std::uintptr_t end = (from + made.nbytes()) / LARGE * LARGE;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+  return made;
+}
+
 Tensor turned(const Tensor& memory) { return memory.transpose(1, 2).contiguous(); }
 
 optional<Tensor> contiguous(const optional<Tensor>& tensor) {
@@ -814,7 +876,7 @@ vector<Tensor> forward(
   vector<Tensor> tape = {sums};
   const vector<int64_t> sizes = kept_sizes(z);
   for (int each = CELLS; each < KEPT; each++)
-    tape.push_back(at::empty({each == RAW && !z.clipped ? 1 : steps, z.B, sizes[each]}, options));
+    tape.push_back(kept({each == RAW && !z.clipped ? 1 : steps, z.B, sizes[each]}, options));
   tape[MEMORIES][0].view({z.B, z.W, z.N}).copy_(memory.transpose(1, 2));
   Tensor outputs = at::empty({z.T, z.B, z.C}, options);
   Tensor read = at::empty({z.T, z.B, z.R, z.W}, options);
