@@ -10,6 +10,7 @@ import torch
 
 from onegraph.cli import main
 from onegraph.ntm.training import reproduce
+from onegraph.ntm.training.errors import Diverged
 from onegraph.ntm.training.evaluate import sized
 from onegraph.ntm.training.options import make_task
 from onegraph.ntm.training.reproduce import Size, Study
@@ -67,6 +68,24 @@ def test_a_study_ends_at_its_goal(tmp_path):
     found = reproduce.study(easy, 1, tmp_path, silent)
     assert [look["step"] for look in found["looks"]] == [4]
     assert found["reached"]
+
+
+def test_a_study_that_diverges_is_a_result(tmp_path, monkeypatch):
+    """A run that comes to numbers that are none ends its study, measured where it last was good."""
+
+    def diverge(run, prepare, *rest, **options):
+        if prepare(run).steps > 4:
+            raise Diverged("not finite")
+        return train(run, prepare, *rest, **options)
+
+    train = reproduce.train
+    monkeypatch.setattr(reproduce, "train", diverge)
+    found = reproduce.study(SMALL, 1, tmp_path, silent)
+    assert found["diverged"] == "not finite"
+    assert [look["step"] for look in found["looks"]] == [4]
+    assert found["measured"][0]["step"] == 4
+    assert not found["reached"]
+    assert reproduce.study(SMALL, 1, tmp_path, pytest.fail) == found
 
 
 def test_the_measurement_is_of_other_sequences_than_the_looks(tmp_path):

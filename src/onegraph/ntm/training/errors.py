@@ -30,6 +30,10 @@ class Stopped(RunError):
     """A signal ended the run, which was saved first."""
 
 
+class Diverged(RunError):
+    """The run came to numbers that are not finite; nothing of that was saved."""
+
+
 def reason(error: OSError) -> str:
     """What the system says went wrong, without Python's wrapping."""
     if error.errno is None:

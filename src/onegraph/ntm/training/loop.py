@@ -29,7 +29,7 @@ from onegraph.ntm import tasks
 from onegraph.ntm.layer import NTM
 from onegraph.ntm.tasks import Batch, Task
 from onegraph.ntm.training.checkpoint import Checkpoint, Run
-from onegraph.ntm.training.errors import USAGE, RunError, Stopped, reason
+from onegraph.ntm.training.errors import USAGE, Diverged, RunError, Stopped, reason
 from onegraph.ntm.training.evaluate import count_bits, derived_seed, generator, trace
 from onegraph.ntm.training.optimizers import (
     join_optimizer,
@@ -294,7 +294,7 @@ class _Loop:
         found = first_bad(self.model, part.inputs, nats)
         if self.world > 1:
             found = next((name for name in gather_object([found]) if name), None)
-        raise RunError(
+        raise Diverged(
             f"step {step:,} came to numbers that are not finite, first in {found or 'the loss'}; "
             f"{self.run.standing()}"
         )
@@ -309,7 +309,7 @@ class _Loop:
             *(f"the optimiser's {name}" for name, value in found.items() if not _finite(value)),
         ]
         if bad:
-            raise RunError(
+            raise Diverged(
                 f"after step {self.step:,} {bad[0]} is not finite; {self.run.standing()}"
             )
         extra: dict[str, Any] = {"curve": self.curve, "meter": dataclasses.asdict(self.meter)}

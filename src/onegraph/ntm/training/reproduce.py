@@ -28,6 +28,7 @@ from torch import nn
 
 from onegraph.ntm.training.baseline import train_baseline
 from onegraph.ntm.training.checkpoint import Run
+from onegraph.ntm.training.errors import Diverged
 from onegraph.ntm.training.evaluate import Evaluation, evaluate, trained
 from onegraph.ntm.training.loop import train
 from onegraph.ntm.training.options import Options
@@ -139,17 +140,25 @@ def study(row: Study, seed: int, folder: Path, tell: Callable[[str], None]) -> d
         return found
     options, run = row.options(seed), Run(path.parent)
     looks = found.setdefault("looks", [])
-    while not looks or (not looks[-1]["reached"] and looks[-1]["step"] < row.steps):
+    while "diverged" not in found and (
+        not looks or (not looks[-1]["reached"] and looks[-1]["step"] < row.steps)
+    ):
         step = min(row.steps, (looks[-1]["step"] if looks else 0) + row.every)
         begun = time.monotonic()
-        train(run, _up_to(options, step), io.StringIO(), cpu=True, board=False)
+        try:
+            train(run, _up_to(options, step), io.StringIO(), cpu=True, board=False)
+        except Diverged as error:
+            # A result like any other; what was saved before is what there is.
+            found["diverged"] = str(error)
+            tell(f"{row.name}, seed {seed}: {error}")
+            break
         seconds = time.monotonic() - begun
         model = trained(run)[0]
         looks.append(_look(row, options, model, step, seconds))
         _write(path, found)
         tell(f"{row.name}, seed {seed}: {_told(looks[-1])}")
-    model = trained(run)[0]
-    found |= _measured(row, options, model, looks)
+    model, _, step, _, _ = trained(run)
+    found |= _measured(row, options, model, step, looks)
     _write(path, found)
     return found
 
@@ -174,7 +183,7 @@ def baseline(row: Study, folder: Path, tell: Callable[[str], None]) -> dict[str,
         return bool(looks[-1]["reached"])
 
     model = train_baseline(options, row.hidden_size, row.layers, look)
-    found = {"looks": looks, **_measured(row, options, model, looks)}
+    found = {"looks": looks, **_measured(row, options, model, options.steps, looks)}
     _write(path, found)
     return found
 
@@ -256,12 +265,11 @@ def _all_reached(sizes: Sequence[Size], found: Sequence[Evaluation]) -> bool:
 
 
 def _measured(
-    row: Study, options: Options, model: nn.Module, looks: list[dict[str, Any]]
+    row: Study, options: Options, model: nn.Module, step: int, looks: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    step = looks[-1]["step"]
     found = [_at(size, options, model, step, MEASURED, MEASURE_SEED) for size in row.sizes]
     return {
-        "reached": looks[-1]["reached"],
+        "reached": bool(looks) and looks[-1]["reached"],
         "measured": [dataclasses.asdict(each) for each in found],
     }
 
