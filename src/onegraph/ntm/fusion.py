@@ -125,9 +125,15 @@ class AttentionFusion(nn.Module):
         They then get gradients of zero in place of none, which several processes that train
         together could not agree on.
         """
-        stems = [stem for name, stem in self.stems.items() if name not in given]
-        others = [] if given else [self.mix, self.block, self.norm, self.output_norm]
-        idle = [each.sum() for part in (*stems, *others) for each in part.parameters()]
+        parts = [
+            part
+            for each in (self.stems, self.levels)
+            for name, part in each.items()
+            if name not in given
+        ]
+        if not given:
+            parts += [self.mix, self.block, self.norm, self.output_norm]
+        idle = [each.sum() for part in parts for each in part.parameters()]
         return 0 * sum(idle, self.absent.new_zeros(()))
 
     def place(self, attention: Tensor) -> Tensor:
