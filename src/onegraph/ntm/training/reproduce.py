@@ -125,9 +125,9 @@ STUDIES = (
         baseline_steps=5000,
     ),
     Study(
-        *("priority sort", "priority-sort", 3, 4000, 500),
+        *("priority sort", "priority-sort", 3, 10_000, 500),
         (Size(20),),
-        baseline_steps=4000,
+        baseline_steps=10_000,
     ),
 )
 
